@@ -1,0 +1,57 @@
+# Chronik: `make` alone says what there is.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench soak lock generate clean
+
+help:  ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: $(READY)  ## the environment in .venv, from the lock file
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Chronik needs Python 3.11 or newer: install it, or name it with 'make PYTHON=python3.11 ...'"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@echo "Setting up $(VENV) from requirements.lock ..."
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --require-hashes requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $(READY)
+
+run: setup  ## the main job: a node, a batch by a real client, the audit that proves it arrived
+	@$(BIN)/chronik demo
+
+test: setup  ## all tests
+	$(BIN)/ruff format --check src tests tools bench
+	$(BIN)/ruff check src tests tools bench
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+check: setup  ## the quick one: format, lint, contracts, types, unit tests and scenarios
+	@$(BIN)/ruff format --check -q src tests tools bench
+	@$(BIN)/ruff check -q src tests tools bench
+	@$(BIN)/lint-imports > /dev/null || $(BIN)/lint-imports
+	@$(BIN)/mypy
+	@$(BIN)/pytest -q -n 2 -m "not integration and not soak"
+
+bench: setup  ## side by side with Apache Kafka (needs java and mvn; see bench/compare.py --help)
+	$(BIN)/python bench/compare.py $(ARGS)
+
+soak: setup  ## the long runs
+	$(BIN)/pytest -m soak --soak $(ARGS)
+
+lock: setup  ## resolve the dependencies anew
+	$(BIN)/uv pip compile -q pyproject.toml --group dev --generate-hashes --no-emit-index-url \
+	  --no-header --universal --python-version 3.11 --upgrade -o requirements.lock
+
+generate: setup  ## message classes from kio's schema, and the protocol page from the handler table
+	$(BIN)/python tools/generate_messages.py
+	$(BIN)/python tools/generate_protocol_page.py
+
+clean:  ## everything that make made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

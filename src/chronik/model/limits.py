@@ -1,0 +1,31 @@
+"""Every bound of a node, named, in one place. A bound that is not here does not exist."""
+
+REQUEST_BYTES_MAX = 100 * 1024 * 1024
+"""One frame, as Kafka's socket.request.max.bytes."""
+CONNECTIONS_MAX = 10_000
+"""Open client connections of one node; a further one is closed at once and counted."""
+IN_FLIGHT_BYTES_MAX = 512 * 1024 * 1024
+"""Request bytes held by one node; above it no socket is read until some are released."""
+IN_FLIGHT_BYTES_PER_CONNECTION_MAX = 128 * 1024 * 1024
+IN_FLIGHT_REQUESTS_PER_CONNECTION_MAX = 1_000
+RESPONSE_BYTES_QUEUED_PER_CONNECTION_MAX = 64 * 1024 * 1024
+"""Above it a connection's requests are not read until the client has taken its answers."""
+BATCH_BYTES_MAX = 1_048_588
+"""One record batch, as Kafka's message.max.bytes; topics may say otherwise."""
+TOPIC_NAME_LENGTH_MAX = 249
+PARTITIONS_PER_TOPIC_MAX = 10_000
+PARTITIONS_PER_REQUEST_MAX = 10_000
+FETCH_BYTES_MAX = 55 * 1024 * 1024
+"""One Fetch answer, as Kafka's fetch.max.bytes of a broker."""
+FETCH_SESSIONS_MAX = 1_000
+FETCH_WAIT_MS_MAX = 3_600_000
+PRODUCERS_PER_PARTITION_MAX = 10_000
+"""Producer ids remembered by one partition; the longest idle one is forgotten first."""
+SEQUENCE_WINDOW_BATCHES = 5
+"""Batches per producer whose retry is recognised (Kafka allows five in flight)."""
+EVENT_LOOP_STALL_MS = 50
+"""A longer pause of the event loop is counted as a stall: a bug to find."""
+TRACE_EVENTS_QUEUED_MAX = 262_144
+"""Trace events waiting to be written; when full, the events are counted as dropped and reported."""
+OPEN_SEGMENT_FILES_MAX = 4_096
+"""Segment files held open at once; the least recently used is closed first."""

@@ -1,0 +1,28 @@
+"""What a node is told when it starts. Everything that may change later is a broker config."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Durability = Literal["fsync", "os"]
+TraceMode = Literal["off", "memory", "files"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """One node. Addresses are validated before anything opens (see `cli`)."""
+
+    data_dir: str
+    node_id: int = 1
+    host: str = "127.0.0.1"
+    port: int = 9092
+    """0 lets the system choose."""
+    advertised_host: str | None = None
+    """What clients are told; the bind address where it is None, and never 0.0.0.0."""
+    advertised_port: int | None = None
+    rack: str | None = None
+    durability: Durability = "fsync"
+    trace: TraceMode = "off"
+    http_port: int | None = None
+    """Metrics, health and the status page; None serves none, 0 lets the system choose."""
+    configs: tuple[tuple[str, str], ...] = ()
+    """Static broker configs, by Kafka's names."""

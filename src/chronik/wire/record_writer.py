@@ -1,0 +1,64 @@
+"""Builds a record batch from keys and values: for the broker's own records, not the hot path."""
+
+from collections.abc import Sequence
+
+from chronik.wire.records import (
+    HEADER,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    batch_crc,
+)
+
+Pair = tuple[bytes | None, bytes | None]
+
+
+def build_batch(records: Sequence[Pair], timestamp_ms: int) -> bytearray:
+    """One uncompressed batch, base offset 0, as a client without a producer id would send it."""
+    assert records
+    body = bytearray()
+    for delta, (key, value) in enumerate(records):
+        record = _record(delta, key, value)
+        body += _zigzag(len(record)) + record
+    batch = bytearray(HEADER.size)
+    batch += body
+    fields = [
+        0,
+        len(batch) - LENGTH_OVERHEAD,
+        -1,
+        MAGIC,
+        0,
+        0,
+        len(records) - 1,
+        timestamp_ms,
+        timestamp_ms,
+        NO_PRODUCER_ID,
+        -1,
+        NO_SEQUENCE,
+        len(records),
+    ]
+    HEADER.pack_into(batch, 0, *fields)
+    fields[4] = batch_crc(batch)
+    HEADER.pack_into(batch, 0, *fields)
+    return batch
+
+
+def _record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
+    return b"".join(
+        (b"\x00", _zigzag(0), _zigzag(offset_delta), _bytes(key), _bytes(value), _zigzag(0))
+    )
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return _zigzag(-1) if data is None else _zigzag(len(data)) + data
+
+
+def _zigzag(value: int) -> bytes:
+    number = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
