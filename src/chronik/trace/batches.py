@@ -1,0 +1,33 @@
+"""Rows to Arrow record batches. This is the module that loads pyarrow."""
+
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from chronik.trace.events import Row
+from chronik.trace.schema import arrow_schema
+
+GIL_PAUSE_S = 0.00002
+"""A pause between columns: the event loop waits for the GIL for one column, not for 5 ms."""
+
+
+def to_batch(rows: Sequence[Row], pause_s: float = 0.0) -> pa.RecordBatch:
+    """All rows, or an exception of pyarrow's for a value that does not fit its column."""
+    schema = arrow_schema()
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = []
+    for field, values in zip(schema, columns, strict=True):
+        if pause_s:
+            time.sleep(pause_s)
+        arrays.append(pa.array(values, type=field.type))
+    return pa.record_batch(arrays, schema=schema)
+
+
+def fits(row: Row) -> bool:
+    """False for a row that no batch can hold, such as text with a lone surrogate."""
+    try:
+        to_batch([row])
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return False
+    return True

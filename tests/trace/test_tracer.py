@@ -1,0 +1,160 @@
+"""The hot path: what it keeps, what it drops, and that it costs nothing when off."""
+
+import itertools
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chronik.model.limits import TRACE_EVENTS_QUEUED_MAX
+from chronik.trace.events import EventKind, TraceEvent, trace_id
+from chronik.trace.reader import events
+from chronik.trace.schema import COLUMNS, VERSION_KEY, arrow_schema, kind_names
+from chronik.trace.settings import TraceSettings
+from chronik.trace.sinks import open_trace
+from chronik.trace.tracer import OFF, Tracer
+
+
+def ticking() -> Callable[[], int]:
+    ticks = itertools.count(1)
+    return lambda: next(ticks)
+
+
+def tracer(events_max: int = 100, keep_newest: bool = False) -> Tracer:
+    return Tracer(7, ticking(), ticking(), events_max=events_max, keep_newest=keep_newest)
+
+
+def test_an_event_carries_its_clocks_node_and_columns() -> None:
+    subject = tracer()
+    subject.emit(EventKind.APPENDED, "orders", 3, base_offset=10, last_offset=19, client_id="c")
+    (event,) = subject.events()
+    expected = TraceEvent(1, 1, 7, EventKind.APPENDED, "orders", 3, base_offset=10, last_offset=19)
+    assert event == expected._replace(client_id="c")
+
+
+def test_every_column_of_the_schema_is_an_argument_of_emit_in_its_place() -> None:
+    subject = tracer()
+    values: list[int | str] = [
+        f"text {index}" if type_name == "string" else index
+        for index, (_, type_name) in enumerate(COLUMNS)
+    ]
+    names = [name for name, _ in COLUMNS]
+    subject.emit(EventKind.ERROR, **dict(zip(names[4:], values[4:], strict=True)))  # type: ignore[arg-type]
+    (event,) = subject.events()
+    assert list(event)[4:] == values[4:]
+
+
+def test_the_ring_reads_back_as_a_table_with_the_one_schema() -> None:
+    subject = tracer()
+    for offset in range(5):
+        subject.emit(EventKind.ACKED, "t", 0, base_offset=offset, detail="grün")
+    table = subject.table()
+    assert table.schema.equals(arrow_schema(), check_metadata=True)
+    assert events(table) == subject.events()
+    assert tracer().table().num_rows == 0
+
+
+def test_the_schema_explains_itself() -> None:
+    schema = arrow_schema()
+    assert schema.names == list(TraceEvent._fields)
+    assert [field.nullable for field in schema][:5] == [False, False, False, False, True]
+    assert (schema.metadata or {})[VERSION_KEY] == b"1"
+    assert kind_names(schema) == {int(kind): kind.name.lower() for kind in EventKind}
+
+
+def test_fm62_a_full_queue_counts_what_it_refuses_and_reports_it_once() -> None:
+    subject = tracer(events_max=3)
+    for offset in range(10):
+        subject.emit(EventKind.ACKED, "t", 0, base_offset=offset)
+    assert len(subject) == 3
+    assert [TraceEvent._make(row).base_offset for row in subject.take(100)] == [0, 1, 2]
+    drops = subject.take_drops()
+    assert drops is not None
+    event = TraceEvent._make(drops)
+    assert (event.kind, event.record_count, event.detail) == (EventKind.DROPPED, 7, "queue full")
+    assert subject.take_drops() is None
+    assert subject.dropped == 7
+
+
+def test_fm62_drops_that_could_not_be_reported_are_reported_later() -> None:
+    subject = tracer(events_max=1)
+    for _ in range(4):
+        subject.emit(EventKind.ACKED)
+    drops = subject.take_drops()
+    assert drops is not None
+    subject.return_drops(drops)
+    again = subject.take_drops()
+    assert again is not None
+    assert TraceEvent._make(again).record_count == 3
+
+
+def test_fm62_a_ring_keeps_the_newest_and_says_how_many_it_overwrote() -> None:
+    subject = tracer(events_max=3, keep_newest=True)
+    for offset in range(10):
+        subject.emit(EventKind.ACKED, "t", 0, base_offset=offset)
+    lost, *kept = subject.events()
+    assert (lost.kind, lost.record_count) == (EventKind.DROPPED, 7)
+    assert [event.base_offset for event in kept] == [7, 8, 9]
+
+
+@given(st.integers(1, 20), st.lists(st.integers(0, 30), max_size=30))
+def test_fm62_every_emit_is_taken_waiting_or_counted(bound: int, steps: list[int]) -> None:
+    subject = tracer(events_max=bound)
+    emitted = taken = 0
+    for step in steps:
+        for _ in range(step):
+            subject.emit(EventKind.RECEIVED)
+        emitted += step
+        taken += len(subject.take(step // 2))
+        assert len(subject) <= bound
+        assert emitted == taken + len(subject) + subject.dropped
+
+
+def test_no_event_is_lost_between_threads_that_emit_and_one_that_takes() -> None:
+    subject = Tracer(1, ticking(), ticking(), events_max=1_000_000)
+
+    def emit_many() -> None:
+        for _ in range(2_000):
+            subject.emit(EventKind.FSYNCED)
+
+    threads = [threading.Thread(target=emit_many) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    taken = 0
+    while any(thread.is_alive() for thread in threads):
+        taken += len(subject.take(100))
+    assert taken + len(subject.take(1_000_000)) == 8_000
+    assert subject.dropped == 0
+
+
+def test_off_is_one_shared_object_without_clock_thread_or_queue() -> None:
+    before = threading.active_count()
+    trace = open_trace(TraceSettings(), 1, ticking(), ticking())
+    assert trace.tracer is OFF
+    assert not OFF.on
+    assert trace.writer is None
+    assert threading.active_count() == before
+    assert trace.flush()
+    trace.close()
+    assert len(OFF) == 0
+
+
+def test_off_and_memory_load_no_pyarrow() -> None:
+    code = (
+        "import sys, time; from chronik.trace.settings import TraceSettings;"
+        "from chronik.trace.sinks import open_trace;"
+        "from chronik.trace.events import EventKind;"
+        "open_trace(TraceSettings(), 1, time.time_ns, time.time_ns);"
+        "t = open_trace(TraceSettings('memory'), 1, time.time_ns, time.time_ns).tracer;"
+        "t.emit(EventKind.ACKED); assert len(t.events()) == 1;"
+        "assert 'pyarrow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_default_bound_is_the_named_limit() -> None:
+    assert Tracer(1, ticking(), ticking()).events_max == TRACE_EVENTS_QUEUED_MAX
+    assert trace_id(1, 22, 333) == "1-22-333"
