@@ -4,6 +4,8 @@ The header and the CRC settle nearly everything; the records inside are looked a
 topic's rules speak of single records (compacted topics, timestamp limits, another codec).
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from chronik.model.errors import ErrorCode
@@ -23,6 +25,8 @@ ZSTD = 4
 ZSTD_FROM_PRODUCE_VERSION = 7
 RECORD_BYTES_MIN = 7
 """The shortest record: length, attributes, two deltas, two lengths, header count."""
+RECORD_ERRORS_MAX = 1_000
+"""Records at fault that an answer names: a small compressed batch may hold millions of them."""
 
 
 class Rules(NamedTuple):
@@ -54,6 +58,8 @@ def validate(
         raise _invalid("a produce request must have one record batch per partition")
     if len(records) <= MAGIC_OFFSET:
         raise _corrupt(f"{len(records)} bytes are too few for a record batch")
+    if records[MAGIC_OFFSET] > MAGIC:
+        raise _corrupt(f"no record batch has magic {records[MAGIC_OFFSET]}")
     if records[MAGIC_OFFSET] != MAGIC:
         raise _invalid(
             f"record batches must have magic {MAGIC}, this one has {records[MAGIC_OFFSET]}: "
@@ -69,13 +75,15 @@ def validate(
     else:
         _check_timestamps(records, header, rules, now_ms)
     if rules.compacted:
-        _check_keys(records, header)
+        _check_keys(records)
     return records, header
 
 
 def _check_header(records: memoryview, header: BatchHeader, version: int, rules: Rules) -> None:
-    if header.size < HEADER_SIZE or header.size > len(records):
-        raise _corrupt(f"the batch says {header.size} bytes, {len(records)} came")
+    if header.size < HEADER_SIZE:
+        raise _corrupt(f"the batch says {header.size} bytes, fewer than its header has")
+    if header.size > len(records):
+        raise _invalid(f"the batch says {header.size} bytes, {len(records)} came")
     if header.size < len(records):
         raise _invalid("a produce request must have exactly one record batch per partition")
     if header.size > rules.max_message_bytes:
@@ -122,21 +130,21 @@ def _check_timestamps(records: memoryview, header: BatchHeader, rules: Rules, no
         header.base_timestamp >= oldest or header.base_timestamp == NO_TIMESTAMP
     ):
         return
-    wrong = [
+    wrong = _first(
         (index, f"timestamp {record.timestamp} of the record is out of range [{oldest}, {newest}]")
         for index, record in enumerate(_records(records))
         if record.timestamp != NO_TIMESTAMP and not oldest <= record.timestamp <= newest
-    ]
+    )
     if wrong:
         raise BatchRefusedError(
             ErrorCode.INVALID_TIMESTAMP,
             "one or more records have timestamps that the topic does not take",
-            tuple(wrong),
+            wrong,
         )
 
 
-def _check_keys(records: memoryview, header: BatchHeader) -> None:
-    keyless = tuple(
+def _check_keys(records: memoryview) -> None:
+    keyless = _first(
         (index, "compacted topic cannot accept a record without key")
         for index, record in enumerate(_records(records))
         if record.key is None
@@ -149,9 +157,13 @@ def _check_keys(records: memoryview, header: BatchHeader) -> None:
         )
 
 
-def _records(batch: memoryview) -> list[Record]:
+def _first(faults: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    return tuple(islice(faults, RECORD_ERRORS_MAX))
+
+
+def _records(batch: memoryview) -> Iterator[Record]:
     try:
-        return list(iter_records(batch))
+        yield from iter_records(batch)
     except CorruptRecords as error:
         raise _corrupt(str(error)) from error
 

@@ -1,0 +1,352 @@
+"""A disk in memory that keeps only what was synced: a `storage.fs.FileSystem` for tests.
+
+Every change waits in a list until `fdatasync` (a file's bytes) or `fsync_dir` (a directory's names)
+makes it durable. `crash` keeps a random part of what waits: none, a prefix, any subset, writes torn
+at any byte or filled with zeros. Real disks are kinder; code that survives this survives them.
+"""
+
+import errno
+import mmap
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from chronik.wire.records import Buffer
+
+MUTATIONS = ("create", "pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir")
+SYNCS = ("fdatasync", "fsync_dir")
+
+
+class PowerCutError(Exception):
+    """The power is gone: no call works until `SimDisk.crash` says what is left."""
+
+
+@dataclass(slots=True)
+class _Change:
+    """A write at a position, or a cut (`data` is None) to a size."""
+
+    position: int
+    data: bytes | None
+
+    def apply(self, content: bytearray) -> None:
+        if self.data is None:
+            del content[self.position :]
+        gap = self.position - len(content)
+        if gap > 0:
+            content.extend(bytes(gap))
+        if self.data is not None:
+            content[self.position : self.position + len(self.data)] = self.data
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    content: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    pending: list[_Change] = field(default_factory=list)
+
+    def change(self, change: _Change) -> None:
+        change.apply(self.content)
+        self.pending.append(change)
+
+    def sync(self) -> None:
+        for change in self.pending:
+            change.apply(self.durable)
+        self.pending.clear()
+
+
+T = TypeVar("T")
+Names = dict[str, "_File | _Directory"]
+
+
+@dataclass(slots=True, eq=False)
+class _Directory:
+    names: Names = field(default_factory=dict)
+    durable: Names = field(default_factory=dict)
+    pending: list[Callable[[Names], None]] = field(default_factory=list)
+
+    def change(self, change: Callable[[Names], None]) -> None:
+        change(self.names)
+        self.pending.append(change)
+
+    def sync(self) -> None:
+        for change in self.pending:
+            change(self.durable)
+        self.pending.clear()
+
+
+@dataclass(slots=True)
+class _Fault:
+    """Calls of that name (None: every change and sync) fail, after `after` of them have worked."""
+
+    call: str | None
+    error: int
+    after: int
+    times: int
+
+
+class SimDisk:
+    """See the module. `calls` counts calls by name, `bytes_read` what was read or mapped."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.bytes_read = 0
+        self.capacity_bytes: int | None = None
+        """Bytes of all files together; None is a disk without end."""
+        self.power_cut_after: int | None = None
+        """Changes and syncs that still work before the power goes."""
+        self._root = _Directory()
+        self._open: dict[int, _File] = {}
+        self._next_handle = 1
+        self._faults: list[_Fault] = []
+
+    # Faults.
+
+    def fail(self, call: str | None, error: int, *, after: int = 0, times: int = 1) -> None:
+        """Makes calls fail with that errno (ENOSPC, EROFS, EIO...)."""
+        self._faults.append(_Fault(call, error, after, times))
+
+    def heal(self) -> None:
+        """No further failures; full disks have room again."""
+        self._faults.clear()
+        self.capacity_bytes = None
+
+    def crash(self, rng: Random) -> None:
+        """The power went and came back: what was synced is there, of the rest any part."""
+        self._open.clear()
+        self.heal()
+        self.power_cut_after = None
+        self._crash_directory(self._root, rng)
+
+    def corrupt(self, path: str, position: int, mask: int = 0x01) -> None:
+        """Flips bits of one durable byte, as a bad sector or cable would."""
+        file = self._file(path)
+        file.sync()
+        file.content[position] ^= mask
+        file.durable[position] ^= mask
+
+    def contents(self, path: str) -> bytes:
+        """A file's bytes, for a test to look at."""
+        return bytes(self._file(path).content)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all files that have a name."""
+        return _used(self._root)
+
+    @property
+    def open_handles(self) -> int:
+        """Handles that were not closed."""
+        return len(self._open)
+
+    # The protocol.
+
+    def open(self, path: str) -> int:
+        self._count("open")
+        return self._handle(self._file(path))
+
+    def create(self, path: str) -> int:
+        self._count("create")
+        directory, name = self._parent(path)
+        if name in directory.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        file = _File()
+        directory.change(lambda names: names.__setitem__(name, file))
+        return self._handle(file)
+
+    def close(self, file: int) -> None:
+        self._count("close")
+        del self._open[file]
+
+    def pwritev(self, file: int, buffers: Sequence[Buffer], position: int) -> int:
+        self._count("pwritev")
+        inode = self._open[file]
+        data = b"".join(buffers)
+        room = self._room(inode, position)
+        if data and room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        data = data[:room]
+        inode.change(_Change(position, data))
+        return len(data)
+
+    def pread(self, file: int, size: int, position: int) -> bytes:
+        self._count("pread")
+        data = bytes(self._open[file].content[position : position + size])
+        self.bytes_read += len(data)
+        return data
+
+    def map(self, file: int, length: int) -> mmap.mmap:
+        self._count("map")
+        content = self._open[file].content
+        assert 0 < length <= len(content), "a map beyond the file is SIGBUS"
+        mapped = mmap.mmap(-1, length)
+        mapped[:] = bytes(content[:length])
+        self.bytes_read += length
+        return mapped
+
+    def fdatasync(self, file: int) -> None:
+        self._count("fdatasync")
+        self._open[file].sync()
+
+    def truncate(self, file: int, size: int) -> None:
+        self._count("truncate")
+        self._open[file].change(_Change(size, None))
+
+    def rename(self, old: str, new: str) -> None:
+        self._count("rename")
+        directory, name = self._parent(old)
+        target, new_name = self._parent(new)
+        assert directory is target, "only within one directory"
+        moved = self._lookup(old)
+
+        def change(names: Names) -> None:
+            names.pop(name, None)
+            names[new_name] = moved
+
+        directory.change(change)
+
+    def unlink(self, path: str) -> None:
+        self._count("unlink")
+        self._file(path)
+        directory, name = self._parent(path)
+        directory.change(_removal(name))
+
+    def listdir(self, path: str) -> list[str]:
+        self._count("listdir")
+        return list(self._directory(path).names)
+
+    def mkdir(self, path: str) -> None:
+        self._count("mkdir")
+        parent, name = self._parent(path)
+        if name in parent.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        made = _Directory()
+        parent.change(lambda names: names.__setitem__(name, made))
+
+    def rmdir(self, path: str) -> None:
+        self._count("rmdir")
+        if self._directory(path).names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        parent, name = self._parent(path)
+        parent.change(_removal(name))
+
+    def fsync_dir(self, path: str) -> None:
+        self._count("fsync_dir")
+        self._directory(path).sync()
+
+    def size(self, path: str) -> int:
+        self._count("size")
+        return len(self._file(path).content)
+
+    # Inside.
+
+    def _count(self, call: str) -> None:
+        self.calls[call] += 1
+        if call not in MUTATIONS and call not in SYNCS:
+            return
+        if self.power_cut_after is not None:
+            if self.power_cut_after <= 0:
+                raise PowerCutError(call)
+            self.power_cut_after -= 1
+        for fault in self._faults:
+            if fault.call in {None, call} and fault.times:
+                if fault.after:
+                    fault.after -= 1
+                    continue
+                fault.times -= 1
+                raise OSError(fault.error, os.strerror(fault.error))
+
+    def _handle(self, file: _File) -> int:
+        handle = self._next_handle
+        self._next_handle += 1
+        self._open[handle] = file
+        return handle
+
+    def _room(self, inode: _File, position: int) -> int:
+        if self.capacity_bytes is None:
+            return 2**62
+        # Bytes that replace others need no room.
+        return self.capacity_bytes - self.used_bytes + max(0, len(inode.content) - position)
+
+    def _lookup(self, path: str) -> _File | _Directory:
+        node: _File | _Directory = self._root
+        for name in path.strip("/").split("/"):
+            if not name:
+                continue
+            if not isinstance(node, _Directory) or name not in node.names:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            node = node.names[name]
+        return node
+
+    def _file(self, path: str) -> _File:
+        node = self._lookup(path)
+        if not isinstance(node, _File):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._lookup(path)
+        if not isinstance(node, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        head, _, name = path.rpartition("/")
+        return self._directory(head), name
+
+    def _crash_directory(self, directory: _Directory, rng: Random) -> None:
+        for change in _survivors(directory.pending, rng):
+            change(directory.durable)
+        directory.pending.clear()
+        directory.names = dict(directory.durable)
+        for node in directory.names.values():
+            if isinstance(node, _Directory):
+                self._crash_directory(node, rng)
+            else:
+                _crash_file(node, rng)
+
+
+def _removal(name: str) -> Callable[[Names], None]:
+    def change(names: Names) -> None:
+        names.pop(name, None)
+
+    return change
+
+
+def _crash_file(file: _File, rng: Random) -> None:
+    for change in _survivors(file.pending, rng):
+        _tear(change, rng).apply(file.durable)
+    file.pending.clear()
+    file.content = bytearray(file.durable)
+
+
+def _survivors(pending: list[T], rng: Random) -> list[T]:
+    match rng.randrange(4):
+        case 0:
+            return []
+        case 1:
+            return list(pending)
+        case 2:
+            return pending[: rng.randint(0, len(pending))]
+        case _:
+            return [change for change in pending if rng.randrange(2)]
+
+
+def _tear(change: _Change, rng: Random) -> _Change:
+    if not change.data or rng.randrange(2):
+        return change
+    cut = rng.randrange(len(change.data) + 1)
+    torn = change.data[:cut]
+    if rng.randrange(2):
+        # The size reached the disk, the bytes did not.
+        torn += bytes(len(change.data) - cut)
+    return _Change(change.position, torn)
+
+
+def _used(directory: _Directory) -> int:
+    return sum(
+        _used(node) if isinstance(node, _Directory) else len(node.content)
+        for node in directory.names.values()
+    )

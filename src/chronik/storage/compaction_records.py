@@ -1,0 +1,207 @@
+"""Record batches as compaction sees them: walked record by record, and built again from a part.
+
+A batch that loses records keeps its base offset, last offset, producer, epoch, sequence and codec;
+only count, length, largest timestamp and CRC change. A batch that holds tombstones gets a delete
+horizon (KIP-534): attribute 0x40, and the base timestamp is the time from which they may go.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import cramjam
+
+from chronik.wire.record_iter import CorruptRecords, decompress
+from chronik.wire.records import (
+    CODEC_MASK,
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    batch_crc,
+)
+
+PACE_RECORDS = 128
+"""Records between two calls of `pace`: well under a millisecond."""
+LZ4_BLOCK_BYTES = 64 * 1024
+LZ4_FRAME_HEAD = bytes.fromhex("04224d18604082")
+"""Independent blocks of 64 KiB without checksums: the only lz4 frames that Java clients read are
+those of independent blocks."""
+_LZ4_STORED = 0x80000000
+
+Pace = Callable[[], None]
+Frame = tuple[int, int, int, int, bytes | None, bool]
+"""start, end, timestamp delta, offset delta, key, whether there is a value."""
+
+
+class Kept(NamedTuple):
+    """What is left of a batch's records."""
+
+    frames: list[tuple[int, int, int]]
+    """(start, end, timestamp delta) of each."""
+    has_tombstones: bool
+
+
+def no_pace() -> None:
+    """Works on without a pause."""
+
+
+def has_delete_horizon(header: BatchHeader) -> bool:
+    """True where the base timestamp says when tombstones may go."""
+    return bool(header.attributes & DELETE_HORIZON_FLAG)
+
+
+def records_of(header: BatchHeader, batch: Buffer) -> bytes:
+    """The records part, decompressed."""
+    return decompress(header.codec, batch[HEADER_SIZE : header.size])
+
+
+def walk(header: BatchHeader, data: bytes, pace: Pace) -> Iterator[Frame]:
+    """Every record of the batch. Values and headers are skipped; garbage is CorruptRecords."""
+    position, size = 0, len(data)
+    try:
+        for number in range(header.record_count):
+            if not number % PACE_RECORDS:
+                pace()
+            start = position
+            length, position = _varint(data, position)
+            end = position + length
+            if length <= 0 or end > size:
+                raise CorruptRecords(f"record of {length} bytes, {size - position} are left")
+            timestamp_delta, position = _varint(data, position + 1)
+            offset_delta, position = _varint(data, position)
+            key_size, position = _varint(data, position)
+            key = None
+            if key_size >= 0:
+                key = data[position : position + key_size]
+                position += key_size
+            has_value = _varint(data, position)[0] >= 0
+            if position >= end:
+                raise CorruptRecords("record shorter than its own fields")
+            yield start, end, timestamp_delta, offset_delta, key, has_value
+            position = end
+    except IndexError as error:
+        raise CorruptRecords("the records end too early") from error
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise CorruptRecords(f"no varint before byte {position}")
+
+
+def rebuilt(header: BatchHeader, data: bytes, kept: Kept, horizon_ms: int | None) -> bytes:
+    """The batch with those records only; `horizon_ms` where a delete horizon is to be set."""
+    attributes, base_timestamp = header.attributes, header.base_timestamp
+    if horizon_ms is None:
+        pieces = [data[start:end] for start, end, _ in kept.frames]
+    else:
+        attributes |= DELETE_HORIZON_FLAG
+        shift = base_timestamp - horizon_ms
+        pieces = [_rebased(data, start, end, shift) for start, end, _ in kept.frames]
+        base_timestamp = horizon_ms
+    max_timestamp = header.max_timestamp
+    if not header.is_log_append_time:
+        max_timestamp = header.base_timestamp + max(delta for _, _, delta in kept.frames)
+    changed = header._replace(
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=len(pieces),
+    )
+    return _batch(changed, compressed(header.codec, b"".join(pieces)))
+
+
+def emptied(header: BatchHeader) -> bytes:
+    """The batch without records, as Kafka keeps it: offsets and sequence numbers live on."""
+    changed = header._replace(
+        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG),
+        base_timestamp=NO_TIMESTAMP,
+        record_count=0,
+    )
+    return _batch(changed, b"")
+
+
+def _batch(header: BatchHeader, records: bytes) -> bytes:
+    length = HEADER_SIZE + len(records) - LENGTH_OVERHEAD
+    batch = bytearray(HEADER.pack(*header._replace(length=length, crc=0)) + records)
+    HEADER.pack_into(batch, 0, *header._replace(length=length, crc=batch_crc(batch)))
+    return bytes(batch)
+
+
+def _rebased(data: bytes, start: int, end: int, shift: int) -> bytes:
+    """The record with another timestamp delta: its timestamp stays, its base moves."""
+    _, attributes_at = _varint(data, start)
+    delta, rest = _varint(data, attributes_at + 1)
+    body = data[attributes_at : attributes_at + 1] + _zigzag(delta + shift) + data[rest:end]
+    return _zigzag(len(body)) + body
+
+
+def _zigzag(value: int) -> bytes:
+    number = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def compressed(codec: int, data: bytes) -> bytes:
+    """The records part of a batch of that codec, in a framing every client reads."""
+    match codec:
+        case 0:
+            return data
+        case 1:
+            return bytes(cramjam.gzip.compress(data))
+        case 2:
+            return bytes(cramjam.snappy.compress_raw(data))
+        case 3:
+            return _lz4(data)
+        case 4:
+            return bytes(cramjam.zstd.compress(data))
+        case _:
+            raise CorruptRecords(f"unknown compression codec {codec}")
+
+
+def _lz4(data: bytes) -> bytes:
+    parts: list[bytes] = [LZ4_FRAME_HEAD]
+    for at in range(0, len(data), LZ4_BLOCK_BYTES):
+        block = data[at : at + LZ4_BLOCK_BYTES]
+        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        if len(packed) < len(block):
+            parts += (len(packed).to_bytes(4, "little"), packed)
+        else:
+            parts += ((len(block) | _LZ4_STORED).to_bytes(4, "little"), block)
+    parts.append(bytes(4))
+    return b"".join(parts)
+
+
+def judged(
+    header: BatchHeader,
+    data: bytes,
+    keep: Callable[[int, bytes | None, bool], bool],
+    pace: Pace,
+) -> Kept:
+    """The records for which `keep` (offset, key, whether there is a value) says yes."""
+    frames: list[tuple[int, int, int]] = []
+    has_tombstones = False
+    base_offset = header.base_offset
+    for start, end, timestamp_delta, offset_delta, key, has_value in walk(header, data, pace):
+        if keep(base_offset + offset_delta, key, has_value):
+            frames.append((start, end, timestamp_delta))
+            has_tombstones = has_tombstones or not has_value
+    return Kept(frames, has_tombstones)

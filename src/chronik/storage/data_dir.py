@@ -1,0 +1,89 @@
+"""A node's data directory: made, locked against a second process, and known to belong to the node.
+
+<data dir>/.lock            held by flock while a process uses the directory
+<data dir>/meta.properties  format version and node id
+<data dir>/metadata/        the Raft log of the metadata
+<data dir>/topics/          one directory per partition, and the checkpoints
+<data dir>/traces/          trace files, where they are on
+"""
+
+import fcntl
+import os
+
+from chronik.storage.fs import FileSystem, join, read_whole, write_atomically
+
+META = "meta.properties"
+LOCK = ".lock"
+FORMAT_VERSION = 1
+
+
+class DataDirError(Exception):
+    """The directory cannot be used; the message says why and what to do."""
+
+
+class DataDir:
+    """An opened and locked data directory."""
+
+    def __init__(self, fs: FileSystem, path: str, lock: int) -> None:
+        self.path = path
+        self.topics = join(path, "topics")
+        self.metadata = join(path, "metadata")
+        self.traces = join(path, "traces")
+        self._fs = fs
+        self._lock = lock
+
+    @classmethod
+    def open(cls, fs: FileSystem, path: str, node_id: int) -> "DataDir":
+        """Makes what is missing; refuses what belongs to another node or process."""
+        path = os.path.abspath(path)
+        try:
+            os.makedirs(path, exist_ok=True)
+            lock = _lock(path)
+        except OSError as error:
+            raise DataDirError(f"cannot use {path} for data: {error.strerror}") from error
+        data_dir = cls(fs, path, lock)
+        try:
+            data_dir._check_meta(node_id)
+            for folder in (data_dir.topics, data_dir.metadata):
+                os.makedirs(folder, exist_ok=True)
+            fs.fsync_dir(path)
+        except BaseException:
+            data_dir.close()
+            raise
+        return data_dir
+
+    def close(self) -> None:
+        """Lets another process in."""
+        os.close(self._lock)
+
+    def _check_meta(self, node_id: int) -> None:
+        meta = join(self.path, META)
+        try:
+            text = read_whole(self._fs, meta).decode("utf-8", "replace")
+        except FileNotFoundError:
+            content = f"version={FORMAT_VERSION}\nnode.id={node_id}\n"
+            write_atomically(self._fs, meta, [content.encode()])
+            return
+        found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        if found.get("version") != str(FORMAT_VERSION):
+            raise DataDirError(
+                f"{meta} has format version {found.get('version')!r}, this release reads "
+                f"{FORMAT_VERSION}: use the release that wrote it, or another directory"
+            )
+        if found.get("node.id") != str(node_id):
+            raise DataDirError(
+                f"{self.path} belongs to node {found.get('node.id')}, this is node {node_id}: "
+                "name the right directory or node id"
+            )
+
+
+def _lock(path: str) -> int:
+    lock = os.open(join(path, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise DataDirError(
+            f"{path} is in use by another Chronik process: stop it, or use another directory"
+        ) from error
+    return lock
