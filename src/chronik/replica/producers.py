@@ -109,10 +109,13 @@ class ProducerTable:
 
     def restore(self, producer_id: int, former: ProducerEntry | None) -> None:
         """Undoes one `advance`."""
-        if former is None:
-            self._entries.pop(producer_id, None)
-        else:
+        entry = self._entries.pop(producer_id, None)
+        if former is not None:
             self._entries[producer_id] = former
+        elif entry is not None and entry.batches and entry.batches[0].base_sequence == 0:
+            # Its first batch comes again. Until then the one behind it must not be taken for the
+            # first of a forgotten producer: the retry would be out of order for ever.
+            self._entries[producer_id] = entry._replace(batches=())
 
     def expire(self, silent_since_ms: int) -> None:
         """Forgets the producers that sent nothing since then (producer.id.expiration.ms)."""

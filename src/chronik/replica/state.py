@@ -2,10 +2,15 @@
 
     log start <= high watermark <= durable end <= log end
 
+A leader takes offsets and counts what its followers have on disk; a follower takes over what its
+leader has, bytes and offsets alike. The watermark of a leader is the least end in the maximal ISR:
+the committed one and whoever is about to join it (KIP-497).
+
 `append` deduplicates, takes offsets, patches them into the batch and moves the log end in one call
 without a pause. The one high watermark lives here and moves only up: there is no second copy.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from chronik.replica.producers import ProducerEntry, ProducerTable
@@ -33,15 +38,36 @@ class Duplicate(NamedTuple):
     timestamp_ms: int
 
 
+class Follower:
+    """What a leader knows of one other replica."""
+
+    __slots__ = ("caught_up_ms", "end", "fetched_ms", "leader_end_then")
+
+    def __init__(self, now_ms: int) -> None:
+        self.end = -1
+        """Up to here the follower has everything on disk; -1 until it has asked once."""
+        self.caught_up_ms = now_ms
+        """When it last had everything that the leader had."""
+        self.fetched_ms = now_ms
+        self.leader_end_then = -1
+
+
 class ReplicaState:
-    """Offsets, watermark and producers of one replica; only its owner calls it."""
+    """Offsets, watermark and producers of one replica; only its owner calls it.
+
+    A new state leads alone, as on a single node.
+    """
 
     __slots__ = (
         "durable_end",
+        "epoch_start",
+        "followers",
         "high_watermark",
+        "is_leader",
         "leader_epoch",
         "log_end",
         "log_start",
+        "maximal_isr",
         "producers",
     )
 
@@ -51,17 +77,56 @@ class ReplicaState:
         log_start: int,
         log_end: int,
         producers: ProducerTable | None = None,
+        high_watermark: int | None = None,
     ) -> None:
+        """`high_watermark` is what was committed for sure; None: all of the log."""
         assert 0 <= log_start <= log_end
         self.leader_epoch = leader_epoch
         self.log_start = log_start
         self.log_end = log_end
         self.durable_end = log_end
         self.high_watermark = log_end
+        if high_watermark is not None:
+            self.high_watermark = min(max(high_watermark, log_start), log_end)
         self.producers = producers if producers is not None else ProducerTable()
+        self.is_leader = True
+        self.epoch_start = log_end
+        self.followers: dict[int, Follower] = {}
+        self.maximal_isr: set[int] = set()
+        """The other replicas that the watermark waits for."""
+
+    # -- roles
+
+    def lead(
+        self, leader_epoch: int, followers: Iterable[int], isr: Iterable[int], now_ms: int
+    ) -> bool:
+        """Leads from now on, or learns of a new ISR in the same epoch; True: watermark moved."""
+        if not self.is_leader or leader_epoch != self.leader_epoch:
+            assert leader_epoch >= self.leader_epoch, "leader epochs only grow"
+            self.is_leader = True
+            self.leader_epoch = leader_epoch
+            self.epoch_start = self.log_end
+            self.followers = {}
+        wanted = set(followers)
+        self.followers = {
+            one: self.followers.get(one) or Follower(now_ms) for one in sorted(wanted)
+        }
+        self.maximal_isr = set(isr) & wanted
+        return self._recompute_watermark()
+
+    def follow(self, leader_epoch: int) -> None:
+        """Another node leads."""
+        assert leader_epoch >= self.leader_epoch, "leader epochs only grow"
+        self.is_leader = False
+        self.leader_epoch = leader_epoch
+        self.followers = {}
+        self.maximal_isr = set()
+
+    # -- as the leader
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended | Duplicate:
         """Gives a validated batch its offsets, or finds that it has them already."""
+        assert self.is_leader, "only the leader gives offsets"
         former: ProducerEntry | None = None
         base_offset = self.log_end
         if header.producer_id >= 0:
@@ -87,7 +152,82 @@ class ReplicaState:
         """What lies below `end_offset` survives a crash; True when the watermark moved."""
         assert end_offset <= self.log_end, "durable beyond what was appended"
         self.durable_end = max(self.durable_end, end_offset)
-        return self._advance_watermark(self.durable_end)
+        return self.is_leader and self._recompute_watermark()
+
+    def follower_fetched(self, node_id: int, offset: int, now_ms: int) -> bool:
+        """A follower asks from `offset`: it has all before it on disk. True: watermark moved."""
+        follower = self.followers.get(node_id)
+        if follower is None:
+            return False
+        follower.end = offset
+        if offset >= self.durable_end:
+            follower.caught_up_ms = now_ms
+        elif offset >= follower.leader_end_then:
+            # It has what the leader had when it last asked: it was caught up at that time.
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        follower.fetched_ms = now_ms
+        follower.leader_end_then = self.durable_end
+        return self._recompute_watermark()
+
+    def may_join_isr(self) -> set[int]:
+        """Followers outside the ISR that have everything committed, in this epoch."""
+        needed = max(self.high_watermark, self.epoch_start)
+        return {
+            node_id
+            for node_id, follower in self.followers.items()
+            if node_id not in self.maximal_isr and follower.end >= needed
+        }
+
+    def must_leave_isr(self, now_ms: int, lag_ms_max: int) -> set[int]:
+        """Members of the ISR that have not caught up for too long."""
+        return {
+            node_id
+            for node_id in self.maximal_isr
+            if now_ms - self.followers[node_id].caught_up_ms > lag_ms_max
+            and self.followers[node_id].end < self.durable_end
+        }
+
+    # -- as a follower
+
+    def take_over(self, batch: memoryview, header: BatchHeader) -> Appended:
+        """Appends a batch as the leader has it: its offsets, its epoch, its bytes."""
+        assert not self.is_leader, "a leader takes nothing over"
+        assert header.base_offset >= self.log_end, "batches come in order"
+        former = None
+        if header.producer_id >= 0 and not header.is_control:
+            former = self.producers.advance(header, header.base_offset, header.max_timestamp)
+        self.log_end = header.next_offset
+        return Appended(
+            batch,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            header.leader_epoch,
+            header.size,
+            header.producer_id,
+            former,
+        )
+
+    def leader_says(self, high_watermark: int, log_start: int) -> bool:
+        """Follows the leader's watermark as far as this disk has the data; True: it moved."""
+        assert not self.is_leader
+        moved = self._advance_watermark(min(high_watermark, self.durable_end))
+        self.log_start = max(self.log_start, min(log_start, self.high_watermark))
+        return moved
+
+    def truncated(self, end_offset: int, producers: ProducerTable) -> None:
+        """The log was cut back: what lay behind `end_offset` was never committed."""
+        assert not self.is_leader
+        assert end_offset >= self.high_watermark, "what is committed is never cut"
+        self.log_end = self.durable_end = end_offset
+        self.producers = producers
+
+    def restarted_at(self, offset: int) -> None:
+        """The leader no longer has what this replica lacks: it begins anew there."""
+        assert not self.is_leader
+        self.log_start = self.log_end = self.durable_end = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self.producers = ProducerTable()
 
     def undo(self, refused: list[Appended]) -> None:
         """Takes back appends that the disk refused: the newest ones, none of them durable."""
@@ -102,6 +242,10 @@ class ReplicaState:
         """Nothing below `offset` is served any more; it only moves up, never past the watermark."""
         assert offset <= self.high_watermark, "log start beyond the high watermark"
         self.log_start = max(self.log_start, offset)
+
+    def _recompute_watermark(self) -> bool:
+        ends = [self.followers[one].end for one in self.maximal_isr]
+        return self._advance_watermark(min([self.durable_end, *ends]))
 
     def _advance_watermark(self, candidate: int) -> bool:
         if candidate <= self.high_watermark:
