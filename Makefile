@@ -46,7 +46,7 @@ soak: setup  ## the long runs
 	$(BIN)/pytest -m soak --soak $(ARGS)
 
 lock: setup  ## resolve the dependencies anew
-	$(BIN)/uv pip compile -q pyproject.toml --group dev --generate-hashes --no-emit-index-url \
+	$(BIN)/uv pip compile -q pyproject.toml --extra spark --group dev --generate-hashes --no-emit-index-url \
 	  --no-header --universal --python-version 3.11 --upgrade -o requirements.lock
 
 generate: setup  ## message classes from kio's schema, and the protocol page from the handler table

@@ -1,0 +1,94 @@
+"""What handlers see of a node: its parts, each built once by `node.py`."""
+
+import asyncio
+import secrets
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from chronik.broker.clock import Clock
+from chronik.broker.commit import GroupCommit
+from chronik.broker.controller import Controller
+from chronik.broker.coordinators import Coordinators
+from chronik.broker.disk import Disk
+from chronik.broker.fetch_sessions import FetchSessions
+from chronik.broker.forwarding import Forwarding
+from chronik.broker.isr import IsrKeeper
+from chronik.broker.metrics import ApiCounters, Metrics
+from chronik.broker.partitions import Partitions
+from chronik.broker.producer_ids import ProducerIds
+from chronik.model.broker_configs import effective
+from chronik.model.configs import BrokerLayers
+from chronik.model.settings import NodeSettings
+from chronik.trace.tracer import Tracer
+from chronik.wire.apis import ApiKey
+
+
+class Request(Protocol):
+    """What the counters need to know of a request."""
+
+    api_key: int
+    received_ns: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Broker:
+    """The parts of one node."""
+
+    settings: NodeSettings
+    static: Mapping[str, str]
+    """Static broker configs of this node."""
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    disk: Disk
+    tracer: Tracer
+    metrics: Metrics
+    controller: Controller
+    partitions: Partitions
+    commit: GroupCommit
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    coordinators: Coordinators
+    isr: IsrKeeper
+    forwarding: Forwarding
+    tasks: asyncio.TaskGroup
+    listener_name: str = "PLAINTEXT"
+    _counters: dict[int, ApiCounters] = field(default_factory=dict)
+
+    @property
+    def node_id(self) -> int:
+        """This node's number."""
+        return self.settings.node_id
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Starts a piece of work that ends with the node at the latest."""
+        self.tasks.create_task(work)
+
+    def layers(self) -> BrokerLayers:
+        """Where this node's configuration comes from, strongest first."""
+        return self.controller.image.layers(self.node_id, self.static)
+
+    @property
+    def auto_create_topics(self) -> bool:
+        """Whether asking for a topic creates it."""
+        return bool(effective("auto.create.topics.enable", self.layers()))
+
+    def new_id(self) -> bytes:
+        """Sixteen random bytes that no topic has and that are not all zero."""
+        while (new := secrets.token_bytes(16)) == bytes(16) or new in (
+            self.controller.image.topic_names
+        ):
+            pass
+        return new
+
+    def draw(self, limit: int) -> int:
+        """A number below `limit`."""
+        return secrets.randbelow(limit)
+
+    def count(self, call: Request, code: int) -> None:
+        """Counts an answered request and how long it took."""
+        counters = self._counters.get(call.api_key)
+        if counters is None:
+            name = "".join(word.capitalize() for word in ApiKey(call.api_key).name.split("_"))
+            counters = self._counters[call.api_key] = self.metrics.api(name)
+        counters.answered((self.clock.monotonic_ns() - call.received_ns) // 1000, code)

@@ -1,0 +1,245 @@
+"""Group commit: what arrived on all partitions goes to the disk together, then the acks go out.
+
+A cycle starts when the event loop has handled everything that came in, takes every partition that
+has something to write, and spreads them over the idle disk threads: several files are synced at
+once, and while they are, the next cycle's batches gather. So cycles grow with the load.
+"""
+
+import asyncio
+import errno
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from chronik.broker.clock import Clock
+from chronik.broker.disk import Disk
+from chronik.broker.partition import Partition
+from chronik.model.errors import ErrorCode
+from chronik.storage.operations import (
+    Checkpoint,
+    Deletion,
+    Reset,
+    StartAdvance,
+    Truncation,
+    Write,
+)
+
+log = logging.getLogger(__name__)
+
+_HELP = {
+    errno.ENOSPC: "free some space; writes go on by themselves",
+    errno.EROFS: "the file system is read-only; remount it, writes go on by themselves",
+    errno.EDQUOT: "the disk quota is used up; raise it, writes go on by themselves",
+}
+
+
+Maintenance = Checkpoint | Deletion | Reset | StartAdvance | Truncation
+
+
+class _Outcome(NamedTuple):
+    partition: Partition
+    write: Write
+    error: Exception | None
+    duration_us: int
+
+
+class GroupCommit:
+    """Collects partitions with pending batches and writes them in cycles."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, disk: Disk, clock: Clock) -> None:
+        self._loop = loop
+        self._disk = disk
+        self._clock = clock
+        self._queue: deque[Partition] = deque()
+        self._scheduled = False
+        self._idle = disk.workers
+        self._drained: asyncio.Future[None] | None = None
+        self.failing: str | None = None
+        """What the disk said when it last refused a write; None while it works."""
+        self.cycles = 0
+        self.bytes_written = 0
+        self.disk_us = 0
+        self.failures = 0
+
+    def add(self, partition: Partition) -> None:
+        """The partition has something to write."""
+        if not partition.in_commit_queue and not partition.busy:
+            partition.in_commit_queue = True
+            self._queue.append(partition)
+        if not self._scheduled and self._idle:
+            self._scheduled = True
+            self._loop.call_soon(self._start)
+
+    async def operate(
+        self,
+        partition: Partition,
+        plan: Callable[[], Maintenance | None],
+        also: Callable[[], Callable[[], None]] | None = None,
+    ) -> Maintenance | None:
+        """Runs another operation on the partition's log, between two writes.
+
+        `plan` is called when it is its turn and decides on the state of that moment; so is `also`,
+        whose result runs in the disk thread after the operation. A deleted partition gets none.
+        """
+        if partition.busy:
+            await self._turn(partition)
+        partition.busy = True
+        if partition.gone:
+            self.release(partition)
+            return None
+        done: asyncio.Future[Maintenance | None] = self._loop.create_future()
+        try:
+            operation = plan()
+            after = also() if also is not None else None
+        except BaseException:
+            self.release(partition)
+            raise
+        if operation is None:
+            self.release(partition)
+            return None
+        self._disk.start(
+            partial(_execute, operation, after), partial(self._operated, partition, operation, done)
+        )
+        return await done
+
+    async def _turn(self, partition: Partition) -> None:
+        turn: asyncio.Future[None] = self._loop.create_future()
+        partition.turns.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.release(partition)  # it was given the log and does not want it any more
+            raise
+
+    def _operated(
+        self,
+        partition: Partition,
+        operation: Maintenance,
+        done: asyncio.Future[Maintenance | None],
+        outcome: object,
+    ) -> None:
+        """The disk is done, whether or not somebody still waits for it."""
+        if isinstance(outcome, BaseException):
+            partition.log.abort(operation)
+            if not done.done():
+                done.set_exception(outcome)
+        else:
+            partition.log.apply(operation)
+            if not done.done():
+                done.set_result(operation)
+        self.release(partition)
+
+    async def drain(self) -> None:
+        """Waits until nothing is queued or with the disk."""
+        while not self._is_drained:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    @property
+    def _is_drained(self) -> bool:
+        return not self._queue and self._idle == self._disk.workers
+
+    def _notify_drained(self) -> None:
+        if self._drained is not None and self._is_drained:
+            self._drained.set_result(None)
+            self._drained = None
+
+    def _start(self) -> None:
+        self._scheduled = False
+        while self._queue and self._idle:
+            writes = self._take(-(-len(self._queue) // self._idle))
+            if writes:
+                self._idle -= 1
+                self.cycles += 1
+                self._disk.start(partial(self._write, writes), self._finish)
+        self._notify_drained()  # the last ones may have been refused without the disk
+
+    def _take(self, share: int) -> list[tuple[Partition, Write]]:
+        now_ms = self._clock.now_ms()
+        writes = []
+        for _ in range(share):
+            partition = self._queue.popleft()
+            partition.in_commit_queue = False
+            if partition.busy or not partition.has_pending:
+                continue  # whoever has its log now gives it back through `release`
+            try:
+                write = partition.begin_write(now_ms)
+            except OSError as error:
+                self._failed(partition, error)
+                partition.refuse_pending(ErrorCode.KAFKA_STORAGE_ERROR)
+            else:
+                partition.busy = True
+                writes.append((partition, write))
+        return writes
+
+    def release(self, partition: Partition) -> None:
+        """Whoever had the log is done with it: the next in turn, or what is pending."""
+        while partition.turns:
+            turn = partition.turns.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return  # still busy, for the next in turn
+        partition.busy = False
+        if partition.has_pending:
+            self.add(partition)
+
+    def _write(self, writes: list[tuple[Partition, Write]]) -> list[_Outcome]:
+        """In a disk thread: of the partition only `sync` and `has_directory` are looked at."""
+        outcomes = []
+        for partition, write in writes:
+            began = self._clock.monotonic_ns()
+            error: Exception | None = None
+            try:
+                if not partition.has_directory:
+                    partition.make_directory()
+                write.execute(partition.sync)
+            except Exception as failure:  # noqa: BLE001 - answered to the producers, never success
+                error = failure
+            took_us = (self._clock.monotonic_ns() - began) // 1000
+            outcomes.append(_Outcome(partition, write, error, took_us))
+        return outcomes
+
+    def _finish(self, outcomes: list[_Outcome] | BaseException) -> None:
+        self._idle += 1
+        assert not isinstance(outcomes, BaseException), outcomes
+        for outcome in outcomes:
+            self._settle(outcome)
+            self.release(outcome.partition)
+        if self._queue and not self._scheduled:
+            self._start()
+        self._notify_drained()
+
+    def _settle(self, outcome: _Outcome) -> None:
+        partition, write, error, duration_us = outcome
+        self.disk_us += duration_us
+        if error is None:
+            self.failing = None
+            self.bytes_written += write.size
+            partition.written(write, duration_us)
+        else:
+            self._failed(partition, error)
+            partition.refused(write, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        self.failures += 1
+        already, self.failing = self.failing, str(error)
+        if already is not None:
+            return  # one line per outage, not one per request
+        number = error.errno if isinstance(error, OSError) else None
+        log.error(
+            "cannot write %s-%d: %r: %s",
+            partition.topic,
+            partition.index,
+            error,
+            _HELP.get(number or 0, "check the disk; writes are tried again as they come"),
+            exc_info=None if isinstance(error, OSError) else error,
+        )
+
+
+def _execute(operation: Maintenance, after: Callable[[], None] | None) -> None:
+    operation.execute()
+    if after is not None:
+        after()

@@ -1,0 +1,290 @@
+"""The metadata log: commands are decided, written through Raft, then applied and published.
+
+The Raft leader decides, one command at a time: what is decided on an image is committed to that
+image. Every other node hands its commands to the leader and waits until its own image has what came
+of them. An image is never changed in place; whoever keeps an old one has a consistent, older truth.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from chronik.broker.disk import Disk
+from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
+from chronik.broker.sessions import Sessions
+from chronik.cluster.apply import apply, restore, snapshot
+from chronik.cluster.command_codec import decode_value, encode_value
+from chronik.cluster.commands import Command, ControllerSettings
+from chronik.cluster.decide import decide
+from chronik.cluster.image import EMPTY, ClusterImage
+from chronik.cluster.records import decode_all, encode_all
+from chronik.raft.codec import decode_message, encode_message
+from chronik.raft.core import RaftNode, Ready
+from chronik.raft.messages import Entry, EntryType
+from chronik.raft.state import ProposalDropped, Role
+from chronik.storage.raft_store import RaftStore
+
+R = TypeVar("R")
+Subscriber = Callable[[ClusterImage, ClusterImage], None]
+"""Called with the image before and after, on the event loop, in the order of subscription."""
+
+SNAPSHOT_EVERY_ENTRIES = 10_000
+TICK_S = 0.05
+COMMAND_TIMEOUT_S = 10.0
+RETRY_S = 0.05
+SAVE_RETRY_S = 0.1
+"""Between two attempts to write the metadata log to a disk that refuses."""
+_NOT_LEADER = b"\x00"
+_DONE = b"\x01"
+
+log = logging.getLogger(__name__)
+
+
+class ControllerUnavailableError(Exception):
+    """No controller answered in time. `unknown`: the command may have been carried out."""
+
+    def __init__(self, message: str, *, unknown: bool) -> None:
+        super().__init__(message)
+        self.unknown = unknown
+
+
+class _NotLeaderError(Exception):
+    pass
+
+
+class Controller:
+    """Owns the image. On one node it is the only voter of its own Raft group."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        store: RaftStore,
+        raft: RaftNode,
+        settings: ControllerSettings,
+        peers: Peers,
+    ) -> None:
+        self.image: ClusterImage = EMPTY
+        self.sessions = Sessions()
+        self._disk = disk
+        self._store = store
+        self._raft = raft
+        self._settings = settings
+        self._peers = peers
+        self._subscribers: list[Subscriber] = []
+        self._deciding = asyncio.Lock()
+        self._work = asyncio.Event()
+        self._applied_term = 0
+        self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
+        self._image_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def leader_id(self) -> int:
+        """The node that decides; -1 where there is none."""
+        leader = self._raft.leader
+        return -1 if leader is None else leader
+
+    @property
+    def leads(self) -> bool:
+        """True where this node decides, and has applied all that was decided before it."""
+        return self._raft.role is Role.LEADER and self._applied_term == self._raft.term
+
+    @property
+    def term(self) -> int:
+        """Raft's term, for people."""
+        return self._raft.term
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Every change of the image from now on; read `image` for what was before."""
+        self._subscribers.append(subscriber)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Reads the log back and takes part; a single voter leads when this returns."""
+        stored = self._store.load()
+        if stored.snapshot.data:
+            self.image = restore(decode_all(stored.snapshot.data), stored.snapshot.index)
+        if stored.conf_state.voters == (self._raft.id,):
+            self._raft.campaign()
+        await self._pump()
+        return [tasks.create_task(self._run()), tasks.create_task(self._tick())]
+
+    # -- commands
+
+    async def submit(self, command: Command[R], timeout_s: float = COMMAND_TIMEOUT_S) -> R:
+        """The answer, once the records of the command are durable and in this node's image."""
+        deadline = self._loop.time() + timeout_s
+        while True:
+            try:
+                if self._raft.role is Role.LEADER:
+                    return await self._decide(command, deadline)
+                return await self._forward(command, deadline)
+            except (_NotLeaderError, PeerUnavailableError) as error:
+                if isinstance(error, PeerUnavailableError) and error.sent:
+                    raise ControllerUnavailableError(str(error), unknown=True) from error
+            if self._loop.time() + RETRY_S > deadline:
+                raise ControllerUnavailableError(
+                    "no node of the cluster decides at the moment: is a majority running?",
+                    unknown=False,
+                )
+            await asyncio.sleep(RETRY_S)
+
+    async def _decide(self, command: Command[R], deadline: float) -> R:
+        async with self._deciding:
+            if not self.leads or self._raft.applied < self._raft.last_index:
+                raise _NotLeaderError  # or a command before this one has an open fate
+            self.sessions.heard(command, self._loop.time())
+            decision = decide(self.image, command, self._settings)
+            if decision.records:
+                await self._commit(encode_all(decision.records), deadline)
+            return decision.result
+
+    async def _commit(self, data: bytes, deadline: float) -> None:
+        try:
+            position = self._raft.propose(data)
+        except ProposalDropped as error:
+            raise _NotLeaderError from error
+        assert position is not None, "only the leader proposes"
+        committed: asyncio.Future[bool] = self._loop.create_future()
+        self._proposals[position.index] = (position.term, committed)
+        self._work.set()
+        try:
+            async with asyncio.timeout_at(deadline):
+                if not await committed:
+                    raise _NotLeaderError
+        except TimeoutError as error:
+            raise ControllerUnavailableError(
+                "the command was not confirmed by a majority in time", unknown=True
+            ) from error
+        finally:
+            self._proposals.pop(position.index, None)
+
+    async def _forward(self, command: Command[R], deadline: float) -> R:
+        leader = self._raft.leader
+        if leader is None:
+            raise _NotLeaderError
+        left_s = max(RETRY_S, deadline - self._loop.time())
+        answer = await self._peers.call(
+            leader, PeerApi.CONTROLLER_COMMAND, 0, [encode_value(command)], left_s
+        )
+        if answer[:1] == _NOT_LEADER:
+            raise _NotLeaderError
+        version, result = decode_value(answer[1:])
+        await self._image_at(version, deadline)
+        return result  # type: ignore[no-any-return]
+
+    async def _image_at(self, version: int, deadline: float) -> None:
+        """Waits until this node has seen what the leader had when it answered."""
+        if self.image.version >= version:
+            return
+        seen: asyncio.Future[None] = self._loop.create_future()
+        self._image_waiters.append((version, seen))
+        try:
+            async with asyncio.timeout_at(deadline):
+                await seen
+        except TimeoutError as error:
+            raise ControllerUnavailableError(
+                "this node lags behind the metadata log", unknown=True
+            ) from error
+
+    # -- what other nodes ask
+
+    async def serve_command(self, data: memoryview) -> bytes:
+        """Decides a command for another node; it asks elsewhere if this one does not lead."""
+        command: Command[Any] = decode_value(data)
+        try:
+            result = await self._decide(command, self._loop.time() + COMMAND_TIMEOUT_S)
+        except _NotLeaderError:
+            return _NOT_LEADER
+        return _DONE + encode_value((self.image.version, result))
+
+    def serve_message(self, data: memoryview) -> None:
+        """Takes a Raft message."""
+        self._raft.step(decode_message(data))
+        self._work.set()
+
+    # -- driving Raft
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._raft.tick()
+            if self._raft.has_ready():
+                self._work.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            await self._pump()
+
+    async def _pump(self) -> None:
+        raft = self._raft
+        while raft.has_ready():
+            ready = raft.ready()
+            if ready.hard_state is not None or ready.entries or ready.snapshot is not None:
+                await self._save(ready)
+            for message in ready.messages:
+                self._peers.post(Message(message.to, PeerApi.RAFT, encode_message(message)))
+            self._apply(ready)
+            raft.advance(ready)
+            if ready.soft_state is not None:
+                self._role_changed()
+        if raft.applied - raft.snapshot_index > SNAPSHOT_EVERY_ENTRIES:
+            taken = raft.take_snapshot(encode_all(snapshot(self.image)))
+            await self._disk.run(lambda: self._store.compact(taken))
+            raft.compact(taken)
+
+    async def _save(self, ready: Ready) -> None:
+        """Nothing is decided on what is not durable: a full disk is waited for."""
+        told = False
+        while True:
+            try:
+                await self._disk.run(
+                    lambda: self._store.save(ready.hard_state, ready.entries, ready.snapshot)
+                )
+            except OSError as error:
+                if not told:
+                    log.error("cannot write the metadata log, trying on: %s", error)  # noqa: TRY400
+                    told = True
+                await asyncio.sleep(SAVE_RETRY_S)
+            else:
+                return
+
+    def _role_changed(self) -> None:
+        if self._raft.role is Role.LEADER:
+            self.sessions.restart(self.image.brokers, self._loop.time())
+            log.info("leads the metadata log in term %d", self._raft.term)
+            return
+        for _, committed in self._proposals.values():
+            if not committed.done():
+                committed.set_result(False)
+
+    def _apply(self, ready: Ready) -> None:
+        old = self.image
+        if ready.snapshot is not None and ready.snapshot.data:
+            self.image = restore(decode_all(ready.snapshot.data), ready.snapshot.index)
+        for entry in ready.committed_entries:
+            self._applied_term = entry.term
+            if entry.type is EntryType.NORMAL and entry.data:
+                self.image = apply(self.image, decode_all(entry.data), entry.index)
+        if self.image is not old:
+            for subscriber in self._subscribers:
+                subscriber(old, self.image)
+            self._release_image_waiters()
+        for entry in ready.committed_entries:
+            self._settle(entry)
+
+    def _settle(self, entry: Entry) -> None:
+        term, committed = self._proposals.get(entry.index, (0, None))
+        if committed is not None and not committed.done():
+            committed.set_result(term == entry.term)
+
+    def _release_image_waiters(self) -> None:
+        waiting = []
+        for version, seen in self._image_waiters:
+            if version > self.image.version:
+                waiting.append((version, seen))
+            elif not seen.done():
+                seen.set_result(None)
+        self._image_waiters = waiting

@@ -1,0 +1,115 @@
+"""A node's membership: it registers, reports, and, as the controller, watches the others."""
+
+import asyncio
+import logging
+import secrets
+
+from chronik.broker.controller import Controller, ControllerUnavailableError
+from chronik.cluster.commands import BrokerHeartbeat, CreateCluster, FenceBroker, RegisterBroker
+from chronik.cluster.image import Endpoint
+from chronik.model.errors import ErrorCode
+
+HEARTBEAT_S = 0.5
+WATCH_S = 0.2
+
+log = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """From registration to controlled shutdown."""
+
+    def __init__(
+        self,
+        node_id: int,
+        controller: Controller,
+        endpoints: tuple[Endpoint, ...],
+        rack: str | None,
+    ) -> None:
+        self._node_id = node_id
+        self._controller = controller
+        self._endpoints = endpoints
+        self._rack = rack
+        self._incarnation = secrets.token_bytes(16)
+        self._epoch = -1
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def register(self) -> None:
+        """Returns when the cluster knows this process and this node knows the cluster."""
+        while True:
+            try:
+                if not self._controller.image.cluster_id:
+                    await self._controller.submit(CreateCluster(secrets.token_urlsafe(16)))
+                answer = await self._controller.submit(
+                    RegisterBroker(self._node_id, self._incarnation, self._endpoints, self._rack)
+                )
+            except ControllerUnavailableError as error:
+                log.info("cannot register yet: %s", error)
+                continue
+            if not answer.error.failed:
+                self._epoch = answer.epoch
+                return
+            log.warning("registration refused: %s", answer.error.message)
+            await asyncio.sleep(HEARTBEAT_S)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Reports for the first time: from then on the node may lead."""
+        await self._report()
+        self._tasks = [tasks.create_task(self._beat()), tasks.create_task(self._watch())]
+
+    def stop(self) -> None:
+        """Reports no more."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Controlled shutdown: other nodes take the lead of what this one leads."""
+        if len(self._controller.image.brokers) < 2:
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while loop.time() < deadline:
+            try:
+                answer = await self._controller.submit(
+                    BrokerHeartbeat(self._node_id, self._epoch, want_shutdown=True),
+                    max(0.05, deadline - loop.time()),
+                )
+            except ControllerUnavailableError as error:
+                log.warning("stopping without handing over: %s", error)
+                return
+            if answer.should_shut_down or answer.error.failed:
+                return
+            await asyncio.sleep(0.02)
+
+    async def _report(self) -> None:
+        try:
+            answer = await self._controller.submit(BrokerHeartbeat(self._node_id, self._epoch))
+        except ControllerUnavailableError:
+            return  # it is said often enough where commands fail
+        if answer.error.code is ErrorCode.STALE_BROKER_EPOCH:
+            log.warning("this node was registered anew elsewhere; registering again")
+            await self.register()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            await self._report()
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            controller = self._controller
+            if not controller.leads:
+                continue
+            live = [one for one in controller.image.brokers.values() if not one.fenced]
+            silent = controller.sessions.silent((one.id for one in live), loop.time())
+            for broker in live:
+                if broker.id in silent:
+                    log.warning("node %d is silent: other nodes take over", broker.id)
+                    await self._fence(broker.id, broker.epoch)
+
+    async def _fence(self, broker_id: int, epoch: int) -> None:
+        try:
+            await self._controller.submit(FenceBroker(broker_id, epoch))
+        except ControllerUnavailableError as error:
+            log.warning("cannot fence node %d yet: %s", broker_id, error)

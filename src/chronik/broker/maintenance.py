@@ -1,0 +1,84 @@
+"""Work in the background: checkpoints, retention, forgetting silent producers."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from chronik.broker.broker import Broker
+from chronik.broker.partition import Partition
+from chronik.model.broker_configs import effective
+
+CHECKPOINT_INTERVAL_S = 5.0
+UNSYNCED_CHECKPOINT_INTERVAL_S = 60.0
+"""For durability=os: a checkpoint syncs the log, which its owner chose not to pay for often."""
+
+log = logging.getLogger(__name__)
+
+
+class Maintenance:
+    """Two loops, in the node's task group."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+        self._checkpointed: dict[tuple[bytes, int], tuple[int, float]] = {}
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begins; the loops end with `stop`."""
+        self._tasks = [
+            tasks.create_task(self._every(CHECKPOINT_INTERVAL_S, self.checkpoint)),
+            tasks.create_task(self._retain()),
+        ]
+
+    def stop(self) -> None:
+        """Ends both loops."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            await self._guarded(work)
+
+    async def _retain(self) -> None:
+        while True:
+            layers = self._broker.layers()
+            interval_ms = int(str(effective("log.retention.check.interval.ms", layers)))
+            await asyncio.sleep(interval_ms / 1000)
+            await self._guarded(self.retain)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except OSError as error:
+            log.error("background work failed, it is tried again: %s", error)  # noqa: TRY400
+
+    async def checkpoint(self) -> None:
+        """Bounds the next recovery of every partition that was written to."""
+        now_s = self._broker.loop.time()
+        due = [one for one in self._broker.partitions if self._is_due(one, now_s)]
+        for partition in due:
+            await self._broker.partitions.checkpoint(partition)
+            key = (partition.topic_id, partition.index)
+            self._checkpointed[key] = (partition.log.end_offset, now_s)
+        if due:
+            await self._broker.partitions.write_checkpoints()
+            known = {(one.topic_id, one.index) for one in self._broker.partitions}
+            self._checkpointed = {k: v for k, v in self._checkpointed.items() if k in known}
+
+    def _is_due(self, partition: Partition, now_s: float) -> bool:
+        key = (partition.topic_id, partition.index)
+        end_offset, at_s = self._checkpointed.get(key, (partition.opened_at_offset, 0.0))
+        if not partition.has_directory or partition.log.end_offset == end_offset:
+            return False
+        return partition.sync or now_s - at_s >= UNSYNCED_CHECKPOINT_INTERVAL_S
+
+    async def retain(self) -> None:
+        """Lets go of what topics no longer keep, and of producers that fell silent."""
+        broker = self._broker
+        expiration_ms = int(str(effective("producer.id.expiration.ms", broker.layers())))
+        silent_since_ms = broker.clock.now_ms() - expiration_ms
+        for partition in list(broker.partitions):
+            partition.state.producers.expire(silent_since_ms)
+            if partition.has_directory:
+                await broker.partitions.expire(partition)

@@ -1,0 +1,332 @@
+"""The owner of one partition replica: its state, its log, and those who wait on it.
+
+Everything here is synchronous and runs on the event loop: between a check and its use nothing else
+can happen. Blocking work is handed out as a `Write` and comes back through `written` or `refused`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from chronik.broker.metrics import TopicCounters
+from chronik.broker.opening import make_directory, producers_writer
+from chronik.broker.waiters import Waiters
+from chronik.cluster.image import PartitionState, Topic
+from chronik.model.errors import ErrorCode
+from chronik.model.topic_configs import TopicConfig
+from chronik.replica.state import Appended, Duplicate, ReplicaState
+from chronik.storage.log import Log
+from chronik.storage.operations import Write
+from chronik.storage.segment import LogConfig, Read
+from chronik.trace.events import EventKind
+from chronik.trace.tracer import Tracer
+from chronik.wire.validation import Rules
+
+if TYPE_CHECKING:
+    from chronik.wire.records import BatchHeader
+
+_APPENDED = EventKind.APPENDED
+_FOLLOWER_APPENDED = EventKind.FOLLOWER_APPENDED
+_FSYNCED = EventKind.FSYNCED
+_WATERMARK = EventKind.WATERMARK
+
+
+class OffsetError(Exception):
+    """A request names an offset or an epoch that this replica cannot serve."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+class Partition:
+    """One replica with its log. Created once per partition, by `Partitions` alone."""
+
+    __slots__ = (
+        "_pending",
+        "_tracer",
+        "_writing",
+        "busy",
+        "committed_waiters",
+        "config",
+        "counters",
+        "durable_waiters",
+        "fetch_waiters",
+        "follower_waiters",
+        "gone",
+        "has_directory",
+        "in_commit_queue",
+        "index",
+        "isr_proposed",
+        "isr_size",
+        "leader_id",
+        "log",
+        "opened_at_offset",
+        "rules",
+        "state",
+        "sync",
+        "topic",
+        "topic_id",
+        "turns",
+    )
+
+    def __init__(
+        self,
+        topic: Topic,
+        index: int,
+        log: Log,
+        state: ReplicaState,
+        counters: TopicCounters,
+        tracer: Tracer,
+    ) -> None:
+        self.topic = topic.name
+        self.topic_id = topic.id
+        self.counters = counters
+        self.index = index
+        self.log = log
+        self.state = state
+        self.sync = True
+        self.has_directory = False
+        self.opened_at_offset = log.end_offset
+        self.gone = False
+        """True once the topic is deleted: nothing is written to the log any more."""
+        self.in_commit_queue = False
+        self.busy = False
+        """True while an operation on the log is with the disk; see `GroupCommit`."""
+        self.turns: deque[asyncio.Future[None]] = deque()
+        self.durable_waiters = Waiters()
+        self.committed_waiters = Waiters()
+        self.fetch_waiters: dict[Callable[[], None], None] = {}
+        self.follower_waiters: dict[Callable[[], None], None] = {}
+        self.leader_id = -1
+        self.isr_size = 1
+        self.isr_proposed = False
+        """True while a change of the ISR is with the controller."""
+        self._pending: list[Appended] = []
+        self._writing: list[Appended] = []
+        self._tracer = tracer
+
+    def configure(self, config: TopicConfig) -> None:
+        """Takes the topic's configuration, at the start and whenever it changes."""
+        self.config = config
+        self.sync = config.fsync
+        self.rules = Rules(
+            max_message_bytes=config.max_message_bytes,
+            compacted=config.compacted,
+            log_append_time=config.log_append_time,
+            timestamp_before_ms_max=config.message_timestamp_before_max_ms,
+            timestamp_after_ms_max=config.message_timestamp_after_max_ms,
+        )
+        self.log.config = LogConfig(
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            index_interval_bytes=config.index_interval_bytes,
+        )
+
+    def assign(self, assigned: PartitionState, node_id: int, now_ms: int) -> None:
+        """Takes the role that the metadata gives it."""
+        self.leader_id = assigned.leader
+        self.isr_size = len(assigned.isr)
+        if assigned.leader == node_id:
+            followers = [one for one in assigned.replicas if one != node_id]
+            if self.state.lead(assigned.leader_epoch, followers, assigned.isr, now_ms):
+                self._watermark_moved()
+            return
+        if self.state.is_leader or assigned.leader_epoch != self.state.leader_epoch:
+            self.state.follow(assigned.leader_epoch)
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self.committed_waiters.failed_beyond(self.state.high_watermark, code)
+            self.wake_fetches()
+
+    # -- appending
+
+    def append(self, batch: memoryview, header: "BatchHeader", now_ms: int) -> Appended | Duplicate:
+        """Deduplicates, assigns offsets and queues the batch for the disk, in one step."""
+        appended = self.state.append(batch, header, now_ms)
+        if isinstance(appended, Appended):
+            self._pending.append(appended)
+            if self._tracer.on:
+                self._trace_append(appended, header)
+        return appended
+
+    def take_over(self, batch: memoryview, header: "BatchHeader") -> None:
+        """Queues a batch of the leader, as it is, for the disk."""
+        appended = self.state.take_over(batch, header)
+        self._pending.append(appended)
+        if self._tracer.on:
+            self._trace_append(appended, header, _FOLLOWER_APPENDED)
+
+    def follower_fetched(self, node_id: int, offset: int, now_ms: int) -> None:
+        """A follower has everything below `offset` on its disk."""
+        if self.state.follower_fetched(node_id, offset, now_ms):
+            if self._tracer.on:
+                self._trace_watermark()
+            self._watermark_moved()
+
+    def leader_says(self, high_watermark: int, log_start: int) -> None:
+        """The leader's watermark and log start, as far as this replica has the data."""
+        if self.state.leader_says(high_watermark, log_start):
+            if self._tracer.on:
+                self._trace_watermark()
+            self._watermark_moved()
+
+    @property
+    def has_pending(self) -> bool:
+        """True while batches wait for a write."""
+        return bool(self._pending) and not self.gone
+
+    def begin_write(self, now_ms: int) -> Write:
+        """Everything that is pending, as one write for a disk thread."""
+        assert self._pending
+        assert not self._writing, "one write at a time"
+        write = self.log.prepare(self._pending, now_ms)
+        self._writing, self._pending = self._pending, []
+        return write
+
+    def written(self, write: Write, duration_us: int) -> None:
+        """The disk has it: readable, committed, acknowledged."""
+        self.log.apply(write)
+        end_offset = self._writing[-1].last_offset + 1
+        self._writing = []
+        moved = self.state.made_durable(end_offset)
+        if self._tracer.on:
+            self._trace_durable(duration_us, moved=moved)
+        self.durable_waiters.reached(self.state.durable_end)
+        if moved:
+            self._watermark_moved()
+        else:
+            self._wake(self.follower_waiters)
+
+    def refused(self, write: Write, code: ErrorCode) -> None:
+        """The disk failed: what was on its way never happened, and its producers are told."""
+        self.log.abort(write)
+        self._pending, self._writing = self._writing + self._pending, []
+        self.refuse_pending(code)
+
+    def refuse_pending(self, code: ErrorCode) -> None:
+        """Takes back every append that the disk does not have."""
+        self.state.undo(self._pending)
+        self._pending = []
+        self.durable_waiters.failed_beyond(self.state.durable_end, code)
+        self.committed_waiters.failed_beyond(self.state.log_end, code)
+
+    def waiters_for(self, *, committed: bool) -> tuple[Waiters, int]:
+        """Where to wait for the watermark (acks=all) or for the disk, and how far it is now."""
+        if committed:
+            return self.committed_waiters, self.state.high_watermark
+        return self.durable_waiters, self.state.durable_end
+
+    def producers_writer(self, *, sync: bool) -> Callable[[], None]:
+        """The producers as of the log's end, taken now; call the result in a disk thread."""
+        return producers_writer(
+            self.log.storage.fs,
+            self.log.directory,
+            self.state.producers,
+            self.log.end_offset,
+            sync=sync,
+        )
+
+    def _watermark_moved(self) -> None:
+        self.committed_waiters.reached(self.state.high_watermark)
+        self.wake_fetches()
+
+    def wake_fetches(self) -> None:
+        """Long polls look again: new data, a new log start, or the partition's end."""
+        self._wake(self.fetch_waiters)
+        self._wake(self.follower_waiters)
+
+    def _wake(self, waiters: dict[Callable[[], None], None]) -> None:
+        for wake in list(waiters):
+            wake()
+
+    # -- in a disk thread
+
+    def make_directory(self) -> None:
+        """The partition's directory, before the first thing is written to it. Blocks."""
+        make_directory(self.log.storage.fs, self.log.directory, self.topic_id)
+        self.has_directory = True
+
+    # -- reading
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Fences a client whose knowledge of the leader is older or newer than ours (KIP-320)."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.state.leader_epoch:
+            return
+        if current_leader_epoch < self.state.leader_epoch:
+            raise OffsetError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise OffsetError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def check_offset(self, offset: int) -> None:
+        """Only offsets from the log start to the log end can be asked for."""
+        if not self.state.log_start <= offset <= self.state.log_end:
+            raise OffsetError(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    def available_bytes(self, offset: int) -> bool:
+        """True when a record at or after `offset` is committed."""
+        return offset < self.state.high_watermark
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> Read | None:
+        """Committed batches from the one that holds `offset` on; None where there are none."""
+        if offset >= self.state.high_watermark:
+            return None
+        return self.log.read(
+            offset, max_bytes, self.state.high_watermark, at_least_one_batch=at_least_one_batch
+        )
+
+    def read_for_follower(self, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> Read:
+        """What a follower lacks: everything that is on this disk, committed or not."""
+        return self.log.read(
+            offset, max_bytes, self.log.end_offset, at_least_one_batch=at_least_one_batch
+        )
+
+    def close(self, code: ErrorCode) -> None:
+        """The partition goes away (deleted, or the node stops): nobody waits in vain."""
+        self.durable_waiters.failed_beyond(-1, code)
+        self.committed_waiters.failed_beyond(-1, code)
+        self.wake_fetches()
+
+    # -- evidence
+
+    def _trace_append(
+        self, appended: Appended, header: "BatchHeader", kind: EventKind = _APPENDED
+    ) -> None:
+        self._tracer.emit(
+            kind,
+            self.topic,
+            self.index,
+            appended.leader_epoch,
+            appended.base_offset,
+            appended.last_offset,
+            header.record_count,
+            appended.size,
+            self.state.high_watermark,
+            self.state.log_end,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+        )
+
+    def _trace_durable(self, duration_us: int, *, moved: bool) -> None:
+        state, emit = self.state, self._tracer.emit
+        emit(
+            _FSYNCED,
+            self.topic,
+            self.index,
+            state.leader_epoch,
+            log_end=state.durable_end,
+            duration_us=duration_us,
+            detail="fsync" if self.sync else "os",
+        )
+        if moved:
+            self._trace_watermark()
+
+    def _trace_watermark(self) -> None:
+        self._tracer.emit(
+            _WATERMARK,
+            self.topic,
+            self.index,
+            self.state.leader_epoch,
+            high_watermark=self.state.high_watermark,
+            log_end=self.state.log_end,
+        )

@@ -1,0 +1,377 @@
+"""Every partition replica of this node: found by name or id, opened at the start, kept in step
+with the metadata image. Nothing else creates a `Partition`, so there is one state of each.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from chronik.broker.clock import Clock
+from chronik.broker.commit import GroupCommit
+from chronik.broker.controller import Controller
+from chronik.broker.disk import Disk
+from chronik.broker.metrics import Metrics
+from chronik.broker.opening import Opened, open_partition
+from chronik.broker.partition import Partition
+from chronik.broker.status import PartitionStatus
+from chronik.cluster.image import ClusterImage, Topic
+from chronik.model.errors import ErrorCode
+from chronik.model.topic_configs import TopicConfig, base_config, resolve
+from chronik.replica.state import ReplicaState
+from chronik.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    mark_clean_shutdown,
+    read_offsets,
+    take_clean_shutdown,
+    write_offsets,
+)
+from chronik.storage.data_dir import DataDir
+from chronik.storage.directory import (
+    delete_log_directory,
+    log_directories,
+    log_name,
+    sweep_deleted,
+)
+from chronik.storage.log import Log
+from chronik.storage.segment import LogConfig, Storage
+from chronik.trace.tracer import Tracer
+
+OPEN_CHUNK = 64
+"""Logs opened by one job of a disk thread."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What the partitions of a node share."""
+
+    node_id: int
+    data_dir: DataDir
+    storage: Storage
+    static: Mapping[str, str]
+    commit: GroupCommit
+    disk: Disk
+    clock: Clock
+    metrics: Metrics
+    tracer: Tracer
+
+
+class Partitions:
+    """The replicas that the image assigns to this node."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self._names: dict[bytes, str] = {}
+        self._removals: dict[str, asyncio.Future[None]] = {}
+        self._image: ClusterImage | None = None
+        self._watermarks: dict[str, int] = {}
+        self._role_watchers: list[Callable[[Partition], None]] = []
+        self._base = TopicConfig()
+
+    def watch_roles(self, watcher: Callable[[Partition], None]) -> None:
+        """Has the watcher called for every partition that is opened, assigned anew or closed."""
+        self._role_watchers.append(watcher)
+
+    # -- finding
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_name.values():
+            yield from partitions.values()
+
+    def by_name(self, topic: str, index: int) -> Partition | None:
+        """The replica of a partition, if this node has it."""
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def find(
+        self, topic: str | None, topic_id: bytes | None, index: int
+    ) -> tuple[Partition | None, ErrorCode]:
+        """By id where there is one, else by name; and the error to answer where there is none."""
+        if topic_id is None:
+            found = self.by_name(topic or "", index)
+            return found, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partitions = self._by_id.get(topic_id)
+        if partitions is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_ID
+        return partitions.get(index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def leader_of(self, topic: str | None, topic_id: bytes | None, index: int) -> int:
+        """The node that leads a partition as the metadata has it; -1 where none is known."""
+        name = topic if topic_id is None else self._image_name(topic_id)
+        if name is None or self._image is None:
+            return -1
+        state = self._image.partition(name, index)
+        return -1 if state is None else state.leader
+
+    def id_of(self, topic: str) -> bytes:
+        """The id of a topic; zeros where there is none."""
+        found = self._image.topics.get(topic) if self._image is not None else None
+        return bytes(16) if found is None else found.id
+
+    def _image_name(self, topic_id: bytes) -> str | None:
+        return None if self._image is None else self._image.topic_names.get(topic_id)
+
+    def name_of(self, topic: str | None, topic_id: bytes | None) -> str | None:
+        """The topic's name, for evidence."""
+        return topic if topic_id is None else self._names.get(topic_id)
+
+    # -- the image
+
+    async def recover(self, controller: Controller) -> None:
+        """Opens every log of this node; sweeps what belongs to topics that are gone.
+
+        The image may move on meanwhile; from the end of this call on it is followed.
+        """
+        image = controller.image
+        await self._recover(image)
+        controller.subscribe(self.image_changed)
+        self.image_changed(image, controller.image)
+
+    async def _recover(self, image: ClusterImage) -> None:
+        parts = self._parts
+        fs, topics_dir = parts.storage.fs, parts.data_dir.topics
+        self._image = image
+        self._base = base_config(image.layers(parts.node_id, parts.static))
+        clean = take_clean_shutdown(fs, parts.data_dir.path)
+        points = read_offsets(fs, parts.data_dir.path, RECOVERY_POINTS)
+        self._watermarks = read_offsets(fs, parts.data_dir.path, HIGH_WATERMARKS)
+        await parts.disk.run(lambda: sweep_deleted(fs, topics_dir))
+        present = set(await parts.disk.run(lambda: log_directories(fs, topics_dir)))
+        wanted = [
+            (topic, index)
+            for topic, index, state in image.partitions()
+            if parts.node_id in state.replicas
+        ]
+        if wanted and not clean:
+            log.info("the last stop was not clean: checking the tails of %d logs", len(wanted))
+        expected = {log_name(topic.name, index) for topic, index in wanted}
+        chunks = [wanted[i : i + OPEN_CHUNK] for i in range(0, len(wanted), OPEN_CHUNK)]
+        await asyncio.gather(
+            *(self._open_chunk(chunk, points, present, clean=clean) for chunk in chunks)
+        )
+        for name in present - expected:
+            path = f"{topics_dir}/{name}"
+            await parts.disk.run(partial(delete_log_directory, parts.storage, path, "stray"))
+
+    async def _open_chunk(
+        self,
+        chunk: list[tuple[Topic, int]],
+        points: Mapping[str, int],
+        present: set[str],
+        *,
+        clean: bool,
+    ) -> None:
+        parts, image = self._parts, self._image
+        assert image is not None
+
+        def open_all() -> list[Opened | None]:
+            return [
+                open_partition(
+                    parts.storage, parts.data_dir.topics, topic, index, points, clean=clean
+                )
+                if log_name(topic.name, index) in present
+                else None
+                for topic, index in chunk
+            ]
+
+        for (topic, index), opened in zip(chunk, await parts.disk.run(open_all), strict=True):
+            self._add(topic, index, image, opened)
+
+    def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Follows the metadata: new partitions, deleted ones, changed configuration."""
+        self._image = new
+        if new.configs is not old.configs:
+            self._base = base_config(new.layers(self._parts.node_id, self._parts.static))
+            self._reconfigure(old, new)
+        if new.topics is old.topics:
+            return
+        for topic_id, name in old.topic_names.items():
+            if topic_id not in new.topic_names:
+                self._remove_topic(topic_id, name)
+        for name, topic in new.topics.items():
+            if old.topics.get(name) is not topic:
+                self._follow(topic, new)
+
+    def _follow(self, topic: Topic, image: ClusterImage) -> None:
+        for index, state in enumerate(topic.partitions):
+            partition = self.by_name(topic.name, index)
+            if partition is None and self._parts.node_id in state.replicas:
+                self._add(topic, index, image, None)
+            elif partition is not None:
+                partition.assign(state, self._parts.node_id, self._parts.clock.now_ms())
+                self._tell_roles(partition)
+
+    def _tell_roles(self, partition: Partition) -> None:
+        for watcher in self._role_watchers:
+            watcher(partition)
+
+    def _reconfigure(self, old: ClusterImage, new: ClusterImage) -> None:
+        for name, partitions in self._by_name.items():
+            for partition in partitions.values():
+                partition.configure(resolve(new.topic_overrides(name), self._base))
+
+    def _add(self, topic: Topic, index: int, image: ClusterImage, opened: Opened | None) -> None:
+        parts = self._parts
+        name = log_name(topic.name, index)
+        directory = f"{parts.data_dir.topics}/{name}"
+        assigned = topic.partitions[index]
+        if opened is None:
+            opened = Opened(Log(parts.storage, directory, LogConfig(), [], 0, 0), None)
+        replica_log, producers = opened
+        state = ReplicaState(
+            assigned.leader_epoch,
+            replica_log.start_offset,
+            replica_log.end_offset,
+            producers,
+            self._watermarks.get(name, 0) if len(assigned.replicas) > 1 else None,
+        )
+        state.is_leader = False
+        partition = Partition(
+            topic, index, replica_log, state, parts.metrics.topic(topic.name), parts.tracer
+        )
+        partition.has_directory = producers is not None
+        partition.configure(resolve(image.topic_overrides(topic.name), self._base))
+        self._by_name.setdefault(topic.name, {})[index] = partition
+        self._by_id.setdefault(topic.id, {})[index] = partition
+        self._names[topic.id] = topic.name
+        partition.assign(assigned, parts.node_id, parts.clock.now_ms())
+        self._tell_roles(partition)
+        removal = self._removals.get(name)
+        if removal is not None:
+            # A deleted topic of this name still has the directory: writing waits until it is gone.
+            partition.busy = True
+            removal.add_done_callback(lambda _: parts.commit.release(partition))
+
+    # -- deleting
+
+    def _remove_topic(self, topic_id: bytes, name: str) -> None:
+        partitions = self._by_id.pop(topic_id, {})
+        self._names.pop(topic_id, None)
+        self._by_name.pop(name, None)
+        self._parts.metrics.forget_topic(name)
+        for partition in partitions.values():
+            partition.gone = True
+            partition.leader_id = -1
+            partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._tell_roles(partition)
+            self._remove_directory(partition)
+
+    def _remove_directory(self, partition: Partition) -> None:
+        """Removes the bytes once no operation is on them; nothing waits for it but a namesake."""
+        parts = self._parts
+        name = log_name(partition.topic, partition.index)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._removals[name] = done
+
+        def start(_: object = None) -> None:
+            parts.disk.start(work, finish)
+
+        def work() -> None:
+            if partition.has_directory:
+                delete_log_directory(
+                    parts.storage, partition.log.directory, partition.topic_id.hex()
+                )
+
+        def finish(outcome: BaseException | None) -> None:
+            if isinstance(outcome, BaseException):
+                log.error("cannot remove %s: %s; it is removed at the next start", name, outcome)
+            if self._removals.get(name) is done:
+                del self._removals[name]
+            done.set_result(None)
+            parts.commit.release(partition)  # whoever still waits for a turn finds it gone
+
+        if partition.busy:  # with the disk, or waiting for the removal of an earlier namesake
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            turn.add_done_callback(start)
+            partition.turns.append(turn)
+        else:
+            partition.busy = True
+            start()
+
+    # -- operations
+
+    async def advance_start(self, partition: Partition, offset: int) -> None:
+        """DeleteRecords: durable, then visible; whole segments below it go with the next sweep."""
+        await self._parts.commit.operate(partition, lambda: partition.log.advance_start(offset))
+        partition.state.advance_start(partition.log.start_offset)
+
+    async def expire(self, partition: Partition) -> None:
+        """Retention by time, size and log start."""
+        config, state, now_ms = partition.config, partition.state, self._parts.clock.now_ms()
+        retention_ms = config.retention_ms if config.deleted else -1
+        retention_bytes = config.retention_bytes if config.deleted else -1
+        deletion = await self._parts.commit.operate(
+            partition,
+            lambda: partition.log.expire(
+                now_ms, retention_ms, retention_bytes, state.high_watermark
+            ),
+        )
+        if deletion is not None:
+            state.advance_start(partition.log.start_offset)
+
+    async def checkpoint(self, partition: Partition, *, closing: bool = False) -> None:
+        """Bounds the partition's next recovery, producers included."""
+        await self._parts.commit.operate(
+            partition,
+            lambda: partition.log.checkpoint(closing=closing),
+            lambda: partition.producers_writer(sync=not closing),
+        )
+
+    async def write_checkpoints(self) -> None:
+        """The node-wide files: recovery points, log starts, watermarks."""
+        fs, path = self._parts.storage.fs, self._parts.data_dir.path
+        points: dict[str, int] = {}
+        starts: dict[str, int] = {}
+        watermarks: dict[str, int] = {}
+        for one in self:
+            name = log_name(one.topic, one.index)
+            points[name] = one.log.synced_offset
+            starts[name] = one.log.start_offset
+            watermarks[name] = one.state.high_watermark
+
+        def write() -> None:
+            write_offsets(fs, path, RECOVERY_POINTS, points)
+            write_offsets(fs, path, LOG_STARTS, starts)
+            write_offsets(fs, path, HIGH_WATERMARKS, watermarks)
+
+        await self._parts.disk.run(write)
+
+    async def close(self) -> None:
+        """Every log closed in order, so that the next start need not look at them."""
+        open_ones = [one for one in self if one.has_directory]
+        for partition in self:
+            partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        fs, path = self._parts.storage.fs, self._parts.data_dir.path
+        try:
+            await asyncio.gather(*(self.checkpoint(one, closing=True) for one in open_ones))
+            await self.write_checkpoints()
+            await self._parts.disk.run(lambda: mark_clean_shutdown(fs, path))
+        except OSError as error:
+            # What was acknowledged is safe without; only the next start takes longer.
+            log.warning("no clean stop, the next start checks the logs' tails: %s", error)
+
+    def status(self) -> Iterator[PartitionStatus]:
+        """One line per replica."""
+        image = self._image
+        for one in self:
+            state = image.partition(one.topic, one.index) if image is not None else None
+            if state is not None:
+                yield PartitionStatus(
+                    topic=one.topic,
+                    partition=one.index,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    log_start=one.state.log_start,
+                    log_end=one.state.log_end,
+                    high_watermark=one.state.high_watermark,
+                    size_bytes=one.log.size,
+                    replicas=state.replicas,
+                    in_sync=state.isr,
+                )

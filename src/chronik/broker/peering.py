@@ -1,0 +1,56 @@
+"""What the parts of a node expect of the links to other nodes; `net/peers.py` has them."""
+
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from chronik.wire.records import Buffer
+
+
+class PeerApi(IntEnum):
+    """Requests between nodes that Kafka's protocol has no word for; only on the peer listener."""
+
+    RAFT = 10_000
+    CONTROLLER_COMMAND = 10_001
+    NUDGE = 10_002
+    """Asks for the answer of a waiting fetch at once."""
+
+
+class PeerUnavailableError(Exception):
+    """No answer came. `sent`: the request may have been carried out all the same."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class Message(NamedTuple):
+    """Something for a node that has no answer and may be lost."""
+
+    node_id: int
+    api: PeerApi
+    data: bytes
+
+
+class Peers(Protocol):
+    """The other nodes."""
+
+    async def call(
+        self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
+    ) -> memoryview:
+        """The body of a node's answer; PeerUnavailableError where there is none."""
+
+    def post(self, message: Message) -> None:
+        """Sends a message that has no answer and may be lost."""
+
+
+class NoPeers:
+    """A node on its own."""
+
+    async def call(
+        self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
+    ) -> memoryview:
+        """Nobody is there."""
+        raise PeerUnavailableError(f"there is no node {node_id}", sent=False)
+
+    def post(self, message: Message) -> None:
+        """Nobody is there."""

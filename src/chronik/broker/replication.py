@@ -1,0 +1,306 @@
+"""Followers pull: one fetcher per leader, one long poll for all partitions that follow it.
+
+A fetcher asks from what its own disk has, so that asking is acknowledging. The leader answers when
+there is data or when a watermark moved, and what it says is taken over batch by batch, bytes
+unchanged. Where the logs differ the leader names the point (KIP-595's diverging epoch) and the
+follower cuts its log there before it goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from chronik.broker.commit import GroupCommit
+from chronik.broker.disk import Disk
+from chronik.broker.opening import rebuilt_producers
+from chronik.broker.partition import Partition
+from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
+from chronik.model.errors import ErrorCode
+from chronik.wire.apis import ApiKey
+from chronik.wire.codec import WireError, decode, encode
+from chronik.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from chronik.wire.records import batch_crc, scan
+
+FETCH_VERSION = 17
+WAIT_MS = 500
+RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+PARTITION_BYTES_MAX = 4 * 1024 * 1024
+ANSWER_TIMEOUT_S = 5.0
+BACKOFF_S = 0.1
+
+Key = tuple[bytes, int]
+
+log = logging.getLogger(__name__)
+
+
+class Replication:
+    """The fetchers of a node; partitions come and go as their roles change."""
+
+    def __init__(
+        self, node_id: int, peers: Peers, commit: GroupCommit, disk: Disk, tasks: asyncio.TaskGroup
+    ) -> None:
+        self.node_id = node_id
+        self.peers = peers
+        self.commit = commit
+        self.disk = disk
+        self._tasks = tasks
+        self._fetchers: dict[int, _Fetcher] = {}
+        self._leaders: dict[Key, int] = {}
+
+    def role_changed(self, partition: Partition) -> None:
+        """Follows the partition's leader, or nobody."""
+        key = (partition.topic_id, partition.index)
+        leader = partition.leader_id
+        if leader == self.node_id or partition.state.is_leader:
+            leader = -1
+        former = self._leaders.pop(key, -1)
+        if former >= 0 and former != leader:
+            self._fetchers[former].remove(key)
+        if leader >= 0:
+            self._leaders[key] = leader
+            self._fetcher(leader).add(key, partition)
+
+    def stop(self) -> None:
+        """Ends every fetcher."""
+        for fetcher in self._fetchers.values():
+            fetcher.task.cancel()
+
+    def lag(self) -> int:
+        """Partitions that follow."""
+        return len(self._leaders)
+
+    def _fetcher(self, leader: int) -> "_Fetcher":
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = _Fetcher(self, leader, self._tasks)
+        return fetcher
+
+
+class _Fetcher:
+    """One leader: its partitions, the fetch session with it, the loop."""
+
+    def __init__(self, owner: Replication, leader: int, tasks: asyncio.TaskGroup) -> None:
+        self._owner = owner
+        self._leader = leader
+        self._partitions: dict[Key, Partition] = {}
+        self._asked: dict[Key, tuple[int, int, int]] = {}
+        """What the session knows: offset, leader epoch and last epoch of each partition."""
+        self._paused: dict[Key, float] = {}
+        self._session_id = 0
+        self._session_epoch = 0
+        self._wanted = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.task = tasks.create_task(self._run())
+
+    def add(self, key: Key, partition: Partition) -> None:
+        """Follows this partition too, or anew."""
+        self._partitions[key] = partition
+        self._paused.pop(key, None)
+        self._wanted.set()
+        if self._session_id:
+            # The poll that is out does not know of this partition: have it answered now.
+            self._owner.peers.post(
+                Message(self._leader, PeerApi.NUDGE, self._session_id.to_bytes(4, "big"))
+            )
+
+    def remove(self, key: Key) -> None:
+        """Follows it no longer."""
+        self._partitions.pop(key, None)
+        self._paused.pop(key, None)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._partitions:
+                self._wanted.clear()
+                await self._wanted.wait()
+            now_s = self._loop.time()
+            if all(self._paused.get(key, 0.0) > now_s for key in self._partitions):
+                await asyncio.sleep(BACKOFF_S)
+                continue
+            try:
+                answer = await self._fetch()
+            except PeerUnavailableError:
+                self._new_session()
+                await asyncio.sleep(BACKOFF_S)
+                continue
+            await self._take(answer)
+
+    def _new_session(self) -> None:
+        self._session_id = self._session_epoch = 0
+        self._asked = {}
+
+    # -- asking
+
+    async def _fetch(self) -> FetchResponse:
+        request = self._request()
+        owner = self._owner
+        body = encode(request, FETCH_VERSION)
+        answer = await owner.peers.call(
+            self._leader, ApiKey.FETCH, FETCH_VERSION, [body], ANSWER_TIMEOUT_S
+        )
+        try:
+            return decode(FetchResponse, FETCH_VERSION, answer)
+        except WireError as error:
+            raise PeerUnavailableError(f"its answer is malformed: {error}", sent=True) from error
+
+    def _request(self) -> FetchRequest:
+        """Names what is new or moved; what is unchanged the session remembers."""
+        now_s = self._loop.time()
+        topics: dict[bytes, list[FetchPartition]] = {}
+        for key, partition in self._partitions.items():
+            if self._paused.get(key, 0.0) > now_s:
+                continue
+            state = partition.state
+            asked = (state.durable_end, state.leader_epoch, partition.log.epochs.latest)
+            if self._asked.get(key) != asked:
+                self._asked[key] = asked
+                topics.setdefault(key[0], []).append(
+                    _fetch_partition(key[1], asked, state.log_start)
+                )
+        gone: dict[bytes, list[int]] = {}
+        for key in [k for k in self._asked if k not in self._partitions or k in self._paused]:
+            if key not in self._partitions or self._paused[key] > now_s:
+                del self._asked[key]
+                gone.setdefault(key[0], []).append(key[1])
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._owner.node_id),
+            max_wait_ms=WAIT_MS if self._session_id else 0,
+            min_bytes=1,
+            max_bytes=RESPONSE_BYTES_MAX,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=[FetchTopic(topic_id=one, partitions=many) for one, many in topics.items()],
+            forgotten_topics_data=[
+                ForgottenTopic(topic_id=one, partitions=many) for one, many in gone.items()
+            ],
+        )
+
+    # -- taking what came
+
+    async def _take(self, answer: FetchResponse) -> None:
+        if answer.error_code:
+            self._new_session()
+            await asyncio.sleep(BACKOFF_S)
+            return
+        self._session_id = answer.session_id
+        self._session_epoch = self._session_epoch % 0x7FFFFFFF + 1 if answer.session_id else 0
+        written = []
+        for topic in answer.responses:
+            for data in topic.partitions:
+                partition = self._partitions.get((topic.topic_id, data.partition_index))
+                if partition is not None and not partition.state.is_leader:
+                    written.append(self._take_partition(partition, data))
+        if written:
+            await asyncio.gather(*written)
+
+    async def _take_partition(self, partition: Partition, data: PartitionData) -> None:
+        epoch = partition.state.leader_epoch
+        try:
+            if data.diverging_epoch.end_offset >= 0:
+                await self._cut(partition, data)
+            elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._begin_anew(partition, data.log_start_offset)
+            elif data.error_code:
+                self._pause(partition)
+            else:
+                await self._append(partition, data, epoch)
+        except OSError as error:
+            log.error("%s-%d: %s", partition.topic, partition.index, error)  # noqa: TRY400
+            self._pause(partition)
+
+    def _pause(self, partition: Partition) -> None:
+        """The leader does not serve it now; the metadata will tell more."""
+        key = (partition.topic_id, partition.index)
+        if key in self._partitions:
+            self._paused[key] = self._loop.time() + BACKOFF_S
+
+    async def _append(self, partition: Partition, data: PartitionData, epoch: int) -> None:
+        state = partition.state
+        records = memoryview(data.records or b"")
+        appended = False
+        for position, header in scan(records):
+            batch = records[position : position + header.size]
+            if header.base_offset < state.log_end:
+                continue  # the batch that holds the offset asked for may begin before it
+            if batch_crc(batch) != header.crc:
+                log.error(
+                    "%s-%d: node %d sent a damaged batch at offset %d; it is asked for again",
+                    partition.topic,
+                    partition.index,
+                    self._leader,
+                    header.base_offset,
+                )
+                break
+            partition.take_over(batch, header)
+            appended = True
+        if appended:
+            await self._durable(partition)
+        if not state.is_leader and state.leader_epoch == epoch:
+            partition.leader_says(data.high_watermark, data.log_start_offset)
+
+    async def _durable(self, partition: Partition) -> None:
+        done: asyncio.Future[ErrorCode] = self._loop.create_future()
+        partition.durable_waiters.add(partition.state.log_end, partial(_resolve, done))
+        self._owner.commit.add(partition)
+        code = await done
+        if code is not ErrorCode.NONE:
+            self._pause(partition)
+
+    async def _cut(self, partition: Partition, data: PartitionData) -> None:
+        """Cuts the log where the leader's differs from it."""
+        diverging = data.diverging_epoch
+        own_epoch, own_end = partition.log.end_offset_for_epoch(diverging.epoch)
+        target = diverging.end_offset
+        if own_epoch >= 0:
+            target = min(target, own_end)
+        target = max(target, partition.state.high_watermark)
+        await self._change(partition, partial(partition.log.truncate_to, target))
+        log.info(
+            "%s-%d: cut at offset %d, where the leader's epoch %d ends",
+            partition.topic,
+            partition.index,
+            partition.log.end_offset,
+            diverging.epoch,
+        )
+
+    async def _begin_anew(self, partition: Partition, leader_start: int) -> None:
+        """The leader has deleted what this replica would need next."""
+        state = partition.state
+        if state.durable_end >= leader_start:
+            self._pause(partition)
+            return
+        await self._owner.commit.operate(partition, partial(partition.log.reset_to, leader_start))
+        if not state.is_leader:
+            state.restarted_at(leader_start)
+
+    async def _change(self, partition: Partition, plan: Callable[[], object]) -> None:
+        await self._owner.commit.operate(partition, plan)  # type: ignore[arg-type]
+        producers = await self._owner.disk.run(partial(rebuilt_producers, partition.log))
+        if not partition.state.is_leader:
+            partition.state.truncated(partition.log.end_offset, producers)
+
+
+def _fetch_partition(index: int, asked: tuple[int, int, int], log_start: int) -> FetchPartition:
+    offset, leader_epoch, last_epoch = asked
+    return FetchPartition(
+        partition=index,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        log_start_offset=log_start,
+        partition_max_bytes=PARTITION_BYTES_MAX,
+    )
+
+
+def _resolve(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
+    if not done.done():
+        done.set_result(code)

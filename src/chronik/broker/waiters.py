@@ -1,0 +1,43 @@
+"""Queues of those who wait until a partition has reached an offset."""
+
+from collections import deque
+from collections.abc import Callable
+
+from chronik.model.errors import ErrorCode
+
+Released = Callable[[ErrorCode], None]
+"""Called once: NONE when the offset is reached, else why it never will be."""
+
+
+class Waiters:
+    """Those who wait for an offset, the nearest first: the others cost a release nothing."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[int, Released]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, offset: int, released: Released) -> None:
+        """Waits for `offset`; a duplicate may wait for less than the newest append does."""
+        queue = self._queue
+        if queue and offset < queue[-1][0]:
+            self._queue = deque(sorted([*queue, (offset, released)], key=lambda waiter: waiter[0]))
+        else:
+            queue.append((offset, released))
+
+    def reached(self, offset: int) -> None:
+        """Releases everybody up to `offset`."""
+        queue = self._queue
+        while queue and queue[0][0] <= offset:
+            queue.popleft()[1](ErrorCode.NONE)
+
+    def failed_beyond(self, offset: int, code: ErrorCode) -> None:
+        """Tells everybody beyond `offset` that it will not come."""
+        failed = []
+        while self._queue and self._queue[-1][0] > offset:
+            failed.append(self._queue.pop()[1])
+        for released in reversed(failed):
+            released(code)

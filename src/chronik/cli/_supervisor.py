@@ -1,0 +1,148 @@
+"""`chronik up --nodes N`: one child process per node, stopped together."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import click
+
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """What one child is told."""
+
+    node_id: int
+    port: int
+    peer_port: int
+    data: str
+
+
+def plan(nodes: int, port: int, data: str) -> list[NodePlan]:
+    """Clients on the first N ports from `port` on, the nodes among themselves on the N after."""
+    return [
+        NodePlan(i + 1, port + i, port + nodes + i, os.path.join(data, f"node-{i + 1}"))
+        for i in range(nodes)
+    ]
+
+
+def peers(plans: list[NodePlan], host: str) -> str:
+    """The voters as `--peers` wants them."""
+    return ",".join(f"{one.node_id}@{host}:{one.peer_port}" for one in plans)
+
+
+class Supervisor:
+    """The children of one `up`."""
+
+    def __init__(self, plans: list[NodePlan], host: str, options: list[str]) -> None:
+        self._plans = plans
+        self._host = host
+        self._options = options
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._stopping = False
+
+    def run(self) -> int:
+        """Starts all, waits until they serve, then until a signal or a death; stops all."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        for one in self._plans:
+            self._children[one.node_id] = self._start(one)
+        failed = not self._wait_ready()
+        if not failed and not self._stopping:
+            self._greet()
+            failed = self._wait_end()
+        self._stop_all()
+        return 1 if failed else 0
+
+    def _start(self, one: NodePlan) -> "subprocess.Popen[bytes]":
+        os.makedirs(one.data, exist_ok=True)
+        command = [sys.executable, "-m", "chronik", "up", "--host", self._host]
+        command += ["--port", str(one.port), "--node-id", str(one.node_id), "--data", one.data]
+        command += ["--peer-port", str(one.peer_port), "--peers", peers(self._plans, self._host)]
+        log_path = os.path.join(one.data, "node.log")
+        with open(log_path, "ab") as log_file:
+            return subprocess.Popen(
+                [*command, *self._options],
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=log_file,
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which stops them
+            )
+
+    def _wait_ready(self) -> bool:
+        deadline = time.monotonic() + READY_TIMEOUT_S  # noqa: TID251 - no event loop here
+        waiting = list(self._plans)
+        while waiting and not self._stopping:
+            if self._dead():
+                return False
+            waiting = [one for one in waiting if not _answers(self._host, one.port)]
+            if time.monotonic() > deadline:  # noqa: TID251
+                click.echo("Error: the cluster did not start in time; see node.log", err=True)
+                return False
+            time.sleep(POLL_S)
+        return True
+
+    def _greet(self) -> None:
+        bootstrap = ",".join(f"{self._host}:{one.port}" for one in self._plans)
+        click.echo(f"Chronik cluster of {len(self._plans)} nodes on {bootstrap}", err=True)
+        for one in self._plans:
+            click.echo(
+                f"  node {one.node_id}: {self._host}:{one.port}, "
+                f"pid {self._children[one.node_id].pid}, data and node.log in {one.data}",
+                err=True,
+            )
+        click.echo(
+            f"Try it:  chronik topic create orders --partitions 3 --replication "
+            f"{len(self._plans)} --bootstrap {bootstrap}\n"
+            f"         chronik verify large-batch --bootstrap {bootstrap}",
+            err=True,
+        )
+
+    def _wait_end(self) -> bool:
+        """True when a child died of itself."""
+        while not self._stopping:
+            if self._dead():
+                return True
+            time.sleep(POLL_S)
+        return False
+
+    def _dead(self) -> bool:
+        """Says which child is gone; the others keep the cluster up while a majority lives."""
+        gone = [node for node, child in self._children.items() if child.poll() is not None]
+        for node in gone:
+            code = self._children.pop(node).returncode
+            where = next(one.data for one in self._plans if one.node_id == node)
+            click.echo(f"Node {node} ended with code {code}; see {where}/node.log", err=True)
+        return not self._children or len(self._children) * 2 <= len(self._plans)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._stopping = True
+
+    def _stop_all(self) -> None:
+        click.echo("Stopping ...", err=True)
+        for child in self._children.values():
+            child.terminate()
+        for child in self._children.values():
+            try:
+                child.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def _answers(host: str, port: int) -> bool:
+    import socket
+
+    try:
+        with socket.create_connection((host, port), timeout=0.2) as probe:
+            # ApiVersions v0, correlation id 1, no client id: any node that serves answers it.
+            probe.sendall(bytes.fromhex("0000000a0012000000000001ffff"))
+            return len(probe.recv(4)) == 4
+    except OSError:
+        return False

@@ -1,0 +1,107 @@
+"""`chronik audit`: the verdict on ledgers, wherever they were written."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from chronik.audit.anomaly import Verdict
+
+OK, ANOMALIES = 0, 1
+_STYLES = {"fail": "bold red", "warn": "yellow", "allowed": "dim"}
+DEVIATION_SHARE = 0.10
+_PATH = click.Path(exists=True, path_type=Path)
+
+
+@click.command()
+@click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True, type=_PATH)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="HTML report.")
+@click.option("--traces", type=_PATH, help="Traces of the node: say where values were lost.")
+@click.option("--stall-fails", is_flag=True, help="A stall is an anomaly, not a warning.")
+@click.option("--at-least-once", is_flag=True, help="Brokers failed: retries may duplicate.")
+def audit(
+    ledgers: tuple[Path, ...],
+    *,
+    as_json: bool,
+    report: Path | None,
+    traces: Path | None,
+    stall_fails: bool,
+    at_least_once: bool,
+) -> None:
+    """Judges ledger files, directories of them, or JSON lines of Kafka's Verifiable clients."""
+    from chronik.audit.anomaly import Level, Policy
+    from chronik.audit.report import write_report
+    from chronik.audit.sources import read_any
+    from chronik.audit.verdict import judge
+
+    level = Level.FAIL if stall_fails else Level.WARN
+    rows = read_any(ledgers)
+    if not rows:
+        raise click.UsageError("these ledgers hold no rows")
+    verdict = judge(rows, Policy(stall_level=level, at_least_once=at_least_once))
+    if traces:
+        from chronik.audit.where import where_lost
+        from chronik.trace.reader import events, read_table
+
+        verdict.measures["where_lost"] = where_lost(rows, events(read_table(traces)))
+    if report:
+        report.write_text(write_report("chronik audit", {"audit": verdict}, []), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(verdict.to_dict(), indent=2))
+    else:
+        show_verdict(verdict, "audit")
+    sys.exit(OK if verdict.ok else ANOMALIES)
+
+
+def show_verdict(verdict: "Verdict", name: str, console: Console | None = None) -> None:
+    console = console or Console()
+    console.print(_partitions(verdict, name))
+    if verdict.anomalies:
+        console.print(_anomalies(verdict))
+    for place, count in verdict.measures.get("where_lost", {}).items():
+        console.print(f"{count} lost: {place}")
+    word = "[bold green]ok[/]" if verdict.ok else "[bold red]anomalies found[/]"
+    console.print(f"{name}: {word}")
+
+
+def _partitions(verdict: "Verdict", name: str) -> Table:
+    rows = verdict.measures["partitions"]
+    topics = {partition.rpartition("-")[0] for partition in rows}
+    table = Table(title=f"{name}: {', '.join(sorted(topics))}")
+    for column in ("partition", "sent", "read", "missed", "deviation", "offsets", "gaps", "log"):
+        table.add_column(column, justify="left" if column == "partition" else "right")
+    expected = sum(row["sent"] for row in rows.values()) / max(1, len(rows))
+    for partition, row in rows.items():
+        deviation = row["read"] - expected
+        far = abs(deviation) > DEVIATION_SHARE * expected
+        table.add_row(
+            partition.rpartition("-")[2] if len(topics) == 1 else partition,
+            str(row["sent"]),
+            str(row["read"]),
+            str(row["missed"]),
+            f"{'[yellow]' if far else ''}{deviation:+.0f}{'[/]' if far else ''}",
+            f"{row['offset_min']}-{row['offset_max']}" if row["read"] else "-",
+            str(row["gaps"]),
+            f"{row['log_start']}-{row['log_end']}" if row["log_end"] >= 0 else "?",
+        )
+    return table
+
+
+def _anomalies(verdict: "Verdict") -> Table:
+    table = Table(title="anomalies")
+    for column in ("level", "anomaly", "count", "example"):
+        table.add_column(column, justify="right" if column == "count" else "left")
+    for found in verdict.anomalies:
+        style = _STYLES[found.level]
+        example = found.examples[0].statement if found.examples else ""
+        table.add_row(f"[{style}]{found.level}[/]", found.name, str(found.count), example)
+    return table
+
+
+command = audit

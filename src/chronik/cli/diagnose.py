@@ -1,0 +1,64 @@
+"""`chronik diagnose`: the cause of a loss, from a broker's logs or from Chronik's own traces."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from chronik.audit.diagnosis import Cause, Diagnosis
+
+EVIDENCE_SHOWN = 8
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--logs", type=_FILE, multiple=True, help="Log files, or notes that quote them.")
+@click.option("--traces", type=_DIRECTORY, help="A node's trace directory.")
+@click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
+@click.argument("more", metavar="[FILE]...", nargs=-1, type=_FILE)
+def diagnose(
+    logs: tuple[Path, ...], traces: Path | None, *, as_json: bool, more: tuple[Path, ...]
+) -> None:
+    """Names the cause and shows the lines, or says that there is not enough evidence.
+
+    chronik diagnose --logs node1.log node2.log | chronik diagnose --traces DIR
+    """
+    from chronik.audit.diagnose import diagnose_logs, diagnose_traces
+
+    paths = [*logs, *more]
+    if bool(paths) == bool(traces):
+        raise click.UsageError("give either --logs FILE... or --traces DIR")
+    found = diagnose_traces(traces) if traces else diagnose_logs(paths)
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        show(found)
+
+
+def show(found: "Diagnosis") -> None:
+    click.echo(f"cause: {found.cause.replace('-', ' ')}")
+    for title, causes in (
+        ("causes", found.causes),
+        ("consequences", found.consequences),
+        ("what cannot explain it", found.ruled_out),
+    ):
+        if causes:
+            click.echo(f"\n{title}:")
+        for cause in causes:
+            _show_cause(cause)
+    if found.missing and found.cause != "offset-assigned-twice":
+        click.echo("\nnotes:")
+        for text in found.missing:
+            click.echo(f"  {text}")
+
+
+def _show_cause(cause: "Cause") -> None:
+    click.echo(f"  {cause.name} ({cause.confidence}): {cause.statement}")
+    for line in cause.evidence[:EVIDENCE_SHOWN]:
+        click.echo(f"      {line.file}:{line.line}  {line.text}")
+
+
+command = diagnose

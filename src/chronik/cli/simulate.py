@@ -1,0 +1,66 @@
+"""`chronik simulate`: whole Raft clusters from seeds, with faults, checked after every event."""
+
+import sys
+
+import click
+
+from chronik.sim.raft_bugs import BUGS
+from chronik.sim.raft_world import Report, run
+
+
+@click.command("simulate")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="First seed."
+)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds."
+)
+@click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=3_000,
+    show_default=True,
+    help="Events per seed before the faults end.",
+)
+@click.option(
+    "--bug", type=click.Choice(sorted(BUGS)), help="Plant a known mistake, to see it found."
+)
+def command(seed: int, seeds: int, nodes: str, steps: int, bug: str | None) -> None:
+    """Simulate Raft clusters under crashes, partitions and slow disks, and check every event.
+
+    The same seed gives the same run. Ends with status 1 at the first finding, and shows the events
+    that led to it and the command that repeats it.
+    """
+    reports = []
+    for number in range(seed, seed + seeds):
+        report = run(number, int(nodes), steps, (bug,) if bug else ())
+        reports.append(report)
+        if not report.ok:
+            _show_finding(report)
+            break
+    _show_summary(reports)
+    if not reports[-1].ok:
+        sys.exit(1)
+
+
+def _show_finding(report: Report) -> None:
+    click.echo(f"seed {report.seed}: {report.finding}")
+    click.echo(f"the last {len(report.trace)} events:")
+    for line in report.trace:
+        click.echo(f"  {line}")
+    click.echo(f"repeat it with: {report.command}")
+
+
+def _show_summary(reports: list[Report]) -> None:
+    found = sum(1 for report in reports if not report.ok)
+    totals = {
+        "terms": sum(report.terms for report in reports),
+        "committed": sum(report.committed for report in reports),
+        "acknowledged": sum(report.acked for report in reports),
+        "reads": sum(report.reads for report in reports),
+        "starts": sum(report.restarts for report in reports),
+        "simulated seconds": sum(report.simulated_us for report in reports) // 1_000_000,
+    }
+    numbers = ", ".join(f"{value} {name}" for name, value in totals.items())
+    click.echo(f"{len(reports)} seeds, {found} findings: {numbers}")

@@ -1,0 +1,223 @@
+"""`chronik up`: a node on this machine, in the foreground, until Ctrl-C."""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+
+import click
+
+from chronik.model.configs import ConfigError
+from chronik.model.settings import Durability, NodeSettings, TraceMode
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a busy event loop may keep a disk thread from going on (Python's own value is 5 ms)."""
+
+
+@click.command("up")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    default=9092,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="0: any free one.",
+)
+@click.option("--data", default="./chronik-data", show_default=True, help="Where the data is kept.")
+@click.option(
+    "--durability",
+    type=click.Choice(["fsync", "os"]),
+    default="fsync",
+    show_default=True,
+    help="fsync: acknowledged means on the disk. os: in the page cache, as Kafka's default.",
+)
+@click.option(
+    "--nodes",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 9),
+    help="A cluster of N processes on this machine; node i listens on PORT + i - 1.",
+)
+@click.option("--peers", metavar="ID@HOST:PORT,...", help="All voters of a cluster, this node too.")
+@click.option("--peer-port", type=click.IntRange(0, 65535), default=0, help="For the other nodes.")
+@click.option("--node-id", default=1, show_default=True, type=click.IntRange(0))
+@click.option("--advertise", metavar="HOST[:PORT]", help="What clients are told to connect to.")
+@click.option(
+    "--http-port", type=click.IntRange(0, 65535), help="Status page, /health and /metrics."
+)
+@click.option(
+    "--trace",
+    type=click.Choice(["off", "memory", "files"]),
+    default="off",
+    show_default=True,
+    help="Evidence of every batch's way; files go to DATA/traces.",
+)
+@click.option(
+    "--set",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A broker config by Kafka's name, e.g. --set num.partitions=3. Repeatable.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Log what is usually kept quiet.")
+def command(
+    host: str,
+    port: int,
+    data: str,
+    durability: Durability,
+    nodes: int,
+    peers: str | None,
+    peer_port: int,
+    node_id: int,
+    advertise: str | None,
+    http_port: int | None,
+    trace: TraceMode,
+    configs: tuple[str, ...],
+    verbose: bool,
+) -> None:
+    """Start a node, or a cluster of them, in the foreground; Ctrl-C stops it."""
+    advertised_host, advertised_port = _advertised(host, advertise)
+    static = _configs(configs)
+    if nodes > 1:
+        options = ["--durability", durability, "--trace", trace]
+        options += [f"--set={key}={value}" for key, value in static]
+        sys.exit(_cluster(nodes, host, port, data, [*options, *(["-v"] if verbose else [])]))
+    settings = NodeSettings(
+        data_dir=data,
+        node_id=node_id,
+        host=host,
+        port=port,
+        advertised_host=advertised_host,
+        advertised_port=advertised_port,
+        durability=durability,
+        trace=trace,
+        http_port=http_port,
+        peer_port=peer_port,
+        peers=_peers(peers),
+        configs=static,
+    )
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    sys.exit(_run(settings))
+
+
+def _advertised(host: str, advertise: str | None) -> tuple[str | None, int | None]:
+    if advertise is None:
+        if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - it is refused
+            raise click.UsageError(
+                f"--host {host} is no address that a client can connect to: "
+                "add --advertise HOST[:PORT] with the one that it can"
+            )
+        return None, None
+    name, _, port = advertise.rpartition(":") if _has_port(advertise) else (advertise, "", "")
+    name = name.strip("[]")
+    if port and not (port.isdigit() and 0 < int(port) < 65536):
+        raise click.UsageError(f"--advertise {advertise}: {port!r} is no port")
+    if name in {"", "0.0.0.0", "::"}:  # noqa: S104 - it is refused
+        raise click.UsageError(f"--advertise {advertise}: name the host that clients can reach")
+    return name, int(port) if port else None
+
+
+def _peers(given: str | None) -> tuple[tuple[int, str, int], ...]:
+    found = []
+    for item in (given or "").split(","):
+        if item.strip():
+            node_id, at, address = item.strip().partition("@")
+            host, _, port = address.rpartition(":")
+            if not (at and node_id.isdigit() and host and port.isdigit()):
+                raise click.UsageError(f"--peers {item}: write ID@HOST:PORT, e.g. 1@10.0.0.1:9192")
+            found.append((int(node_id), host.strip("[]"), int(port)))
+    return tuple(found)
+
+
+def _cluster(nodes: int, host: str, port: int, data: str, options: list[str]) -> int:
+    from chronik.cli._supervisor import Supervisor, plan
+
+    if not port:
+        raise click.UsageError("--nodes needs a fixed --port: the nodes take the ports after it")
+    defaults = [f"--set=default.replication.factor={min(3, nodes)}"]
+    if not any(option.startswith("--set=min.insync.replicas") for option in options):
+        defaults.append(f"--set=min.insync.replicas={min(2, nodes)}")
+    return Supervisor(plan(nodes, port, data), host, [*defaults, *options]).run()
+
+
+def _has_port(address: str) -> bool:
+    head, colon, _ = address.rpartition(":")
+    return bool(colon) and (":" not in head or head.endswith("]"))
+
+
+def _configs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    from chronik.model.broker_configs import validate_static
+
+    pairs = []
+    for item in given:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"--set {item}: write KEY=VALUE, e.g. --set num.partitions=3")
+        pairs.append((key.strip(), value.strip()))
+    try:
+        validate_static(dict(pairs))
+    except ConfigError as error:
+        raise click.UsageError(f"--set: {error}") from error
+    return tuple(pairs)
+
+
+def _run(settings: NodeSettings) -> int:
+    import uvloop
+
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings))
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        _complain(_innermost(error), settings)
+        return 1
+    return 0
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _serve(settings: NodeSettings) -> None:
+    from chronik.node import running
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with running(settings) as node:
+        gc.collect()
+        gc.freeze()  # what is built by now lives as long as the node: no need to look at it again
+        click.echo(f"Chronik node {settings.node_id} listens on {node.bootstrap}", err=True)
+        click.echo(f"  data in {settings.data_dir}, durability={settings.durability}", err=True)
+        if node.http_port is not None:
+            click.echo(f"  status page on http://{settings.host}:{node.http_port}/", err=True)
+        click.echo(
+            f"Try it:  echo hello | chronik produce greetings --bootstrap {node.bootstrap}\n"
+            f"         chronik consume greetings --from earliest --bootstrap {node.bootstrap}",
+            err=True,
+        )
+        await stop.wait()
+        click.echo("Stopping ...", err=True)
+
+
+def _complain(error: BaseException, settings: NodeSettings) -> None:
+    from chronik.storage.data_dir import DataDirError
+
+    if isinstance(error, DataDirError):
+        click.echo(f"Error: {error}", err=True)
+    elif isinstance(error, OSError) and error.errno == 98:
+        click.echo(
+            f"Error: port {settings.port} on {settings.host} is taken: stop what listens there, "
+            "or choose another with --port",
+            err=True,
+        )
+    else:
+        logging.getLogger(__name__).error("the node failed", exc_info=error)

@@ -1,0 +1,38 @@
+"""One line of the table: an API, the versions served, and the function that serves it."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from chronik.broker.broker import Broker
+from chronik.broker.peering import PeerApi
+from chronik.handlers.call import Call
+from chronik.wire.apis import ADVERTISED, ApiKey, VersionRange, is_served
+from chronik.wire.schema import Message
+
+Handle = Callable[[Broker, Call, Any], "Message | Coroutine[Any, Any, Message]"]
+Fast = Callable[[Broker, Call], None]
+Later = Callable[[Broker, Call], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """Ordinary APIs have `handle`; the hot ones read and write their bytes themselves (`fast`)."""
+
+    key: ApiKey | PeerApi
+    request: type[Message] = Message
+    response: type[Message] = Message
+    handle: Handle | None = None
+    fast: Fast | None = None
+    later: Later | None = None
+    """Like `fast`, for what takes its time."""
+
+    def serves(self, version: int) -> bool:
+        """True when requests of this version are understood."""
+        return isinstance(self.key, PeerApi) or is_served(self.key, version)
+
+    @property
+    def advertised(self) -> VersionRange:
+        """What ApiVersions says: as Apache Kafka 4.x."""
+        assert isinstance(self.key, ApiKey)
+        return ADVERTISED[self.key]

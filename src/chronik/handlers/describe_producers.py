@@ -1,0 +1,55 @@
+"""DescribeProducers (61), version 0: the producers that a partition remembers (KIP-664)."""
+
+from chronik.broker.broker import Broker
+from chronik.handlers.call import Call
+from chronik.model.errors import ErrorCode
+from chronik.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+NO_TRANSACTION = -1
+
+
+def handle(
+    broker: Broker, _call: Call, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """One answer per partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(broker, topic.name, index) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    partition = broker.partitions.by_name(topic, index)
+    if partition is None:
+        return PartitionResponse(
+            partition_index=index,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"this node has no partition {index} of topic {topic!r}",
+        )
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp_ms,
+                coordinator_epoch=-1,
+                current_txn_start_offset=NO_TRANSACTION,
+            )
+            for entry in partition.state.producers
+        ],
+    )

@@ -1,0 +1,279 @@
+"""Fetch (1), versions 4-18: the way out. Slices of the segment files go to the socket as they are.
+
+A fetch that finds too little sleeps on its partitions and wakes the moment a watermark moves;
+nothing is polled. KIP-227 (sessions, v7), KIP-320 (epoch fencing, v9), KIP-516 (topic ids, v13).
+Not done: transactions (every committed record is stable), rack-aware replicas (KIP-392).
+"""
+
+from asyncio import Handle, TimerHandle
+from collections.abc import Callable
+
+from chronik.broker.broker import Broker
+from chronik.broker.fetch_sessions import FetchContext, SessionError, key_of
+from chronik.broker.partition import OffsetError, Partition
+from chronik.handlers.call import Call
+from chronik.model import limits
+from chronik.model.errors import ErrorCode
+from chronik.storage.log import OffsetOutOfRangeError
+from chronik.trace.events import EventKind
+from chronik.wire.fetch import FetchPartition, FetchRequest, parse_fetch
+from chronik.wire.fetch_response import (
+    EpochEnd,
+    FetchResponse,
+    FetchResult,
+    write_fetch_response,
+)
+
+_START = EventKind.FETCH_START
+_WATERMARK = EventKind.FETCH_WATERMARK
+_DATA = EventKind.FETCH_DATA
+_EMPTY = EventKind.FETCH_EMPTY
+_SERVED = EventKind.FETCH_SERVED
+_REJECTED = EventKind.REJECTED
+
+
+def serve(broker: Broker, call: Call) -> None:
+    """Reads what is there; answers at once, or as soon as there is enough."""
+    request = parse_fetch(call.api_version, memoryview(call.frame), call.body)
+    try:
+        context = broker.fetch_sessions.resolve(request, call.api_version, broker.clock.now_ms())
+    except SessionError as error:
+        call.reply(write_fetch_response(call.api_version, FetchResponse(error_code=error.code)))
+        broker.count(call, error.code)
+        return
+    _Fetch(broker, call, request, context).attempt()
+
+
+def _divergence(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
+    """Where a follower's log stops being a beginning of ours (KIP-595); None where it is one."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch == wanted.last_fetched_epoch and wanted.fetch_offset <= end_offset:
+        return None
+    return EpochEnd(max(epoch, 0), max(end_offset, partition.state.log_start))
+
+
+class _Fetch:
+    """One fetch from its first look to its answer."""
+
+    __slots__ = (
+        "_again",
+        "_broker",
+        "_call",
+        "_context",
+        "_follower",
+        "_found",
+        "_request",
+        "_results",
+        "_timer",
+        "_tracing",
+        "_waiting_on",
+    )
+
+    def __init__(
+        self, broker: Broker, call: Call, request: FetchRequest, context: FetchContext
+    ) -> None:
+        self._broker = broker
+        self._call = call
+        self._request = request
+        self._context = context
+        self._results: list[tuple[FetchPartition, FetchResult]] = []
+        self._found: list[Partition] = []
+        self._waiting_on: list[Partition] = []
+        self._follower = request.replica_id if call.peer.internal else -1
+        """The node that replicates; -1 for consumers, whatever they say of themselves."""
+        self._timer: TimerHandle | None = None
+        self._again: Handle | None = None
+        self._tracing = broker.tracer.on
+        if self._tracing:
+            for wanted in context.partitions:
+                self._trace(_START, wanted, None)
+
+    def attempt(self) -> None:
+        """Reads every partition; answers when that is enough, else waits for more."""
+        self._again = None
+        size, failed = self._read_all()
+        request = self._request
+        enough = size >= request.min_bytes or failed or not self._context.partitions
+        if self._follower >= 0:
+            enough = enough or self._watermark_news()
+        if enough or request.max_wait_ms <= 0 or self._timed_out():
+            self._answer(size)
+        elif self._timer is None:
+            self._wait()
+
+    def _timed_out(self) -> bool:
+        waited_ns = self._broker.clock.monotonic_ns() - self._call.received_ns
+        return waited_ns >= self._request.max_wait_ms * 1_000_000
+
+    def _watermark_news(self) -> bool:
+        """True where a follower does not know a watermark yet: it is told at once."""
+        session = self._context.session
+        return session is None or any(
+            session.has_news(key_of(wanted), result.high_watermark, result.log_start_offset)
+            for wanted, result in self._results
+        )
+
+    # -- waiting
+
+    def _wait(self) -> None:
+        if self._context.session is not None:
+            self._context.session.pending = self._expired
+        wait_ms = min(self._request.max_wait_ms, limits.FETCH_WAIT_MS_MAX)
+        self._timer = self._broker.loop.call_later(wait_ms / 1000, self._expired)
+        self._waiting_on = self._found
+        for partition in self._waiting_on:
+            self._waiters(partition)[self._wake] = None
+
+    def _waiters(self, partition: Partition) -> dict[Callable[[], None], None]:
+        return partition.fetch_waiters if self._follower < 0 else partition.follower_waiters
+
+    def _wake(self) -> None:
+        if self._again is None:
+            self._again = self._broker.loop.call_soon(self.attempt)
+
+    def _expired(self) -> None:
+        size, _ = self._read_all()
+        self._answer(size)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._again is not None:
+            self._again.cancel()
+        if self._context.session is not None:
+            self._context.session.pending = None
+        for partition in self._waiting_on:
+            self._waiters(partition).pop(self._wake, None)
+        self._waiting_on = []
+
+    # -- reading
+
+    def _read_all(self) -> tuple[int, bool]:
+        """Bytes found and whether a partition failed; `_results` holds one result each."""
+        self._results, self._found = [], []
+        left = min(self._request.max_bytes, limits.FETCH_BYTES_MAX)
+        total, failed = 0, False
+        for wanted in self._context.partitions:
+            result, size = self._read(wanted, left, first=total == 0)
+            self._results.append((wanted, result))
+            total += size
+            left = max(0, left - size)
+            failed = failed or result.error_code != 0
+        return total, failed
+
+    def _read(self, wanted: FetchPartition, left: int, *, first: bool) -> tuple[FetchResult, int]:
+        partition, code = self._broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
+        if partition is None:
+            return FetchResult(wanted.index, int(code)), 0
+        self._found.append(partition)
+        if self._tracing:
+            self._trace(_WATERMARK, wanted, partition)
+        size_max = min(wanted.max_bytes, left)
+        try:
+            partition.check_epoch(wanted.current_leader_epoch)
+            if self._follower >= 0:
+                return self._read_for_follower(partition, wanted, size_max, first=first)
+            partition.check_offset(wanted.fetch_offset)
+            read = partition.read(wanted.fetch_offset, size_max, at_least_one_batch=first)
+        except OffsetError as error:
+            return self._failed(wanted, partition, error.code), 0
+        except OffsetOutOfRangeError:
+            return self._failed(wanted, partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0
+        except OSError:
+            return self._failed(wanted, partition, ErrorCode.KAFKA_STORAGE_ERROR), 0
+        slices, size = ((), 0) if read is None else (read.slices, read.size)
+        if self._tracing and size:
+            self._trace(_DATA, wanted, partition, size)
+        watermark = partition.state.high_watermark
+        result = FetchResult(
+            wanted.index, 0, watermark, watermark, partition.state.log_start, slices
+        )
+        return result, size
+
+    def _read_for_follower(
+        self, partition: Partition, wanted: FetchPartition, size_max: int, *, first: bool
+    ) -> tuple[FetchResult, int]:
+        """As for a consumer, but up to the end of the log; asking acknowledges what is before."""
+        state, offset = partition.state, wanted.fetch_offset
+        if not state.is_leader:
+            raise OffsetError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if offset < state.log_start:
+            raise OffsetError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        diverging = _divergence(partition, wanted)
+        if diverging is not None:
+            result = FetchResult(wanted.index, log_start_offset=state.log_start)
+            return result._replace(diverging_epoch=diverging), 1  # worth an answer at once
+        if self._timer is None:
+            now_ms = self._broker.clock.now_ms()
+            partition.follower_fetched(self._follower, offset, now_ms)
+            self._broker.isr.follower_fetched(partition)
+        read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
+        watermark = state.high_watermark
+        result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, read.slices)
+        return result, read.size
+
+    def _failed(self, wanted: FetchPartition, partition: Partition, code: ErrorCode) -> FetchResult:
+        self._broker.metrics.count_rejected("Fetch", code)
+        if self._tracing:
+            self._trace(_REJECTED, wanted, partition, code=code)
+        return FetchResult(wanted.index, int(code), -1, -1, partition.state.log_start)
+
+    # -- answering
+
+    def _answer(self, size: int) -> None:
+        self._stop_waiting()
+        if self._tracing:
+            self._trace_answer()
+        response = FetchResponse(self._told(), session_id=self._context.session_id)
+        self._call.reply(write_fetch_response(self._call.api_version, response))
+        self._broker.count(self._call, ErrorCode.NONE)
+
+    def _told(self) -> list[tuple[str | bytes, list[FetchResult]]]:
+        """Within a session only what is new; otherwise every partition that was asked for."""
+        session, incremental = self._context.session, self._context.incremental
+        told: dict[str | bytes, list[FetchResult]] = {}
+        served = []
+        for wanted, result in self._results:
+            key = key_of(wanted)
+            if result.records:
+                served.append(key)
+            news = session is None or session.is_news(
+                key, result.high_watermark, result.log_start_offset
+            )
+            if news or result.records or result.error_code or not incremental:
+                told.setdefault(key[0], []).append(result)
+        if session is not None:
+            session.served(served)
+        return list(told.items())
+
+    # -- evidence
+
+    def _trace_answer(self) -> None:
+        for wanted, result in self._results:
+            size = sum(map(len, result.records or ()))
+            self._trace(_SERVED if size else _EMPTY, wanted, None, size)
+
+    def _trace(
+        self,
+        kind: EventKind,
+        wanted: FetchPartition,
+        partition: Partition | None,
+        size: int | None = None,
+        code: ErrorCode | None = None,
+    ) -> None:
+        took_us = (self._broker.clock.monotonic_ns() - self._call.received_ns) // 1000
+        self._broker.tracer.emit(
+            kind,
+            self._broker.partitions.name_of(wanted.topic, wanted.topic_id),
+            wanted.index,
+            base_offset=wanted.fetch_offset,
+            bytes=size,
+            high_watermark=partition.state.high_watermark if partition is not None else None,
+            log_end=partition.state.log_end if partition is not None else None,
+            client_id=self._call.client_id,
+            correlation_id=self._call.correlation_id,
+            error_code=int(code) if code is not None else None,
+            duration_us=took_us,
+        )

@@ -1,0 +1,105 @@
+"""ListOffsets (2), versions 1-11: where a partition starts, ends, or had a certain time.
+
+Special timestamps: -1 latest (the high watermark), -2 earliest, -3 the record with the greatest
+timestamp (KIP-734, v7), -4 earliest local (KIP-405, v8), -5 latest tiered (v9, none here).
+"""
+
+from chronik.broker.broker import Broker
+from chronik.broker.partition import OffsetError, Partition
+from chronik.handlers.call import Call
+from chronik.model.errors import ErrorCode
+from chronik.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+_FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, -6: 11}
+_NOTHING = (-1, -1, -1)
+
+
+async def handle(broker: Broker, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """One answer per partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    await _answer(broker, call, topic.name, wanted) for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _answer(
+    broker: Broker, call: Call, topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, timestamp=-1, offset=-1, leader_epoch=-1
+    )
+    partition = broker.partitions.by_name(topic, wanted.partition_index)
+    if partition is None or not partition.state.is_leader:
+        return await _ask_leader(broker, call, topic, wanted)
+    version = call.api_version
+    if wanted.timestamp < 0 and version < _FIRST_VERSION.get(wanted.timestamp, 0):
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return response
+    try:
+        partition.check_epoch(wanted.current_leader_epoch)
+    except OffsetError as error:
+        response.error_code = error.code
+        return response
+    found = await _find(broker, partition, wanted.timestamp)
+    response.timestamp, response.offset, response.leader_epoch = found
+    return response
+
+
+async def _ask_leader(
+    broker: Broker, call: Call, topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """Another node leads the partition, or nobody knows it."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    leader = broker.partitions.leader_of(topic, None, wanted.partition_index)
+    if leader >= 0 and leader != broker.node_id and not call.peer.internal:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+        )
+        answer = await broker.forwarding.list_offsets(leader, request)
+        if answer is not None:
+            return answer.topics[0].partitions[0]
+    elif leader >= 0 or broker.partitions.by_name(topic, wanted.partition_index) is not None:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=code,
+        timestamp=-1,
+        offset=-1,
+        leader_epoch=-1,
+    )
+
+
+async def _find(broker: Broker, partition: Partition, timestamp: int) -> tuple[int, int, int]:
+    state, log = partition.state, partition.log
+    if timestamp == LATEST:
+        return -1, state.high_watermark, state.leader_epoch
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return -1, state.log_start, log.epochs.epoch_at(state.log_start)
+    if timestamp == MAX_TIMESTAMP:
+        return await broker.disk.run(log.max_timestamp) or _NOTHING
+    if timestamp < 0:
+        return _NOTHING
+    found = await broker.disk.run(lambda: log.offset_for_timestamp(timestamp))
+    if found is None or found.offset >= state.high_watermark:
+        return _NOTHING
+    return found

@@ -1,0 +1,35 @@
+"""What nodes serve each other, on a listener of its own: replication, Raft, the controller."""
+
+from chronik.broker.broker import Broker
+from chronik.broker.peering import PeerApi
+from chronik.handlers.api import Api
+from chronik.handlers.call import Call
+from chronik.handlers.table import TABLE
+from chronik.wire.apis import ApiKey
+
+
+def serve_raft(broker: Broker, call: Call) -> None:
+    """Raft messages have no answer of their own: Raft answers with messages."""
+    broker.controller.serve_message(memoryview(call.frame)[call.body :])
+    call.no_reply()
+
+
+def serve_nudge(broker: Broker, call: Call) -> None:
+    """A follower wants the answer of its waiting fetch now."""
+    broker.fetch_sessions.nudge(int.from_bytes(call.frame[call.body : call.body + 4], "big"))
+    call.no_reply()
+
+
+async def answer_command(broker: Broker, call: Call) -> None:
+    """A command for the controller, from a node that does not lead."""
+    call.reply((await broker.controller.serve_command(memoryview(call.frame)[call.body :]),))
+
+
+PEER_TABLE: dict[int, Api] = {
+    ApiKey.PRODUCE: TABLE[ApiKey.PRODUCE],
+    ApiKey.FETCH: TABLE[ApiKey.FETCH],
+    ApiKey.LIST_OFFSETS: TABLE[ApiKey.LIST_OFFSETS],
+    PeerApi.RAFT: Api(PeerApi.RAFT, fast=serve_raft),
+    PeerApi.NUDGE: Api(PeerApi.NUDGE, fast=serve_nudge),
+    PeerApi.CONTROLLER_COMMAND: Api(PeerApi.CONTROLLER_COMMAND, later=answer_command),
+}

@@ -1,0 +1,146 @@
+"""From frame to handler: header, table, body, answer; and what happens when any of these fails."""
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import Coroutine
+from typing import Any
+
+from chronik.broker.broker import Broker
+from chronik.broker.controller import ControllerUnavailableError
+from chronik.handlers.api import Api
+from chronik.handlers.call import Call
+from chronik.model.errors import ErrorCode
+from chronik.trace.events import EventKind
+from chronik.wire.apis import ADVERTISED, ApiKey
+from chronik.wire.codec import WireError, encode
+from chronik.wire.headers import read_request_header, response_header_version
+from chronik.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from chronik.wire.schema import Message
+from chronik.wire.versions import decode_request, encode_response
+
+log = logging.getLogger(__name__)
+
+
+class Router:
+    """Hands each call to the handler that the table names."""
+
+    def __init__(self, broker: Broker, table: dict[int, Api], tasks: asyncio.TaskGroup) -> None:
+        self._broker = broker
+        self._table = table
+        self._tasks = tasks
+        self._running: set[asyncio.Task[None]] = set()
+
+    def route(self, call: Call) -> None:
+        """Starts the call. Nothing that a client sends makes this raise."""
+        try:
+            header = read_request_header(call.frame)
+        except WireError as error:
+            self._malformed(call, error)
+            return
+        call.api_key = header.api_key
+        call.api_version = header.api_version
+        call.correlation_id = header.correlation_id
+        call.client_id = header.client_id
+        call.body = header.body
+        api = self._table.get(header.api_key)
+        if api is None or not api.serves(header.api_version):
+            self._unsupported(call)
+            return
+        call.flexible_header = response_header_version(api.key, header.api_version) == 1
+        try:
+            self._start(api, call)
+        except WireError as error:
+            self._malformed(call, error)
+        except Exception as error:  # noqa: BLE001 - errors are errors: answered, logged, never success
+            self._failed(api, call, error)
+
+    def _start(self, api: Api, call: Call) -> None:
+        if api.fast is not None:
+            api.fast(self._broker, call)
+            return
+        if api.later is not None:
+            self._tasks.create_task(self._await(api, call, api.later(self._broker, call)))
+            return
+        assert api.handle is not None
+        request = decode_request(api.request, call.api_version, call.frame, call.body)
+        outcome = api.handle(self._broker, call, request)
+        if inspect.isawaitable(outcome):
+            task = self._tasks.create_task(self._finish(api, call, outcome))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        else:
+            self._answer(call, outcome)
+
+    def close(self) -> None:
+        """The node stops: nobody is left to answer, and what they wait for may never come."""
+        for task in list(self._running):
+            task.cancel()
+
+    async def _finish(self, api: Api, call: Call, outcome: Coroutine[Any, Any, Message]) -> None:
+        try:
+            self._answer(call, await outcome)
+        except ControllerUnavailableError as error:
+            self._unavailable(api, call, error)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(api, call, error)
+
+    async def _await(self, api: Api, call: Call, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(api, call, error)
+
+    def _answer(self, call: Call, response: Message) -> None:
+        body = encode_response(response, call.api_version)
+        call.reply((body,))
+        self._broker.count(call, ErrorCode.NONE)
+
+    def _unsupported(self, call: Call) -> None:
+        """The connection lives on; ApiVersions answers in version 0 so that any client reads it."""
+        if call.api_key == ApiKey.API_VERSIONS:
+            first, last = ADVERTISED[ApiKey.API_VERSIONS]
+            known = ApiVersion(api_key=call.api_key, min_version=first, max_version=last)
+            response = ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known]
+            )
+            call.reply((encode(response, 0),))
+            return
+        log.info(
+            "%s (%s) asked for API %d version %d, which is not served",
+            call.peer,
+            call.client_id,
+            call.api_key,
+            call.api_version,
+        )
+        call.reply((int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big"),))
+
+    def _malformed(self, call: Call, error: WireError) -> None:
+        log.warning("closed %s: malformed request: %s", call.peer, error)
+        call.hang_up()
+
+    def _unavailable(self, api: Api, call: Call, error: ControllerUnavailableError) -> None:
+        """No controller: retriable where the answer has a place for it, else the client retries."""
+        log.warning("%s of %s: %s", api.key.name, call.peer, error)
+        code = ErrorCode.REQUEST_TIMED_OUT if error.unknown else ErrorCode.NOT_CONTROLLER
+        self._broker.count(call, code)
+        self._end(api, call, code)
+
+    def _failed(self, api: Api, call: Call, error: Exception) -> None:
+        trace_id = secrets.token_hex(4)
+        log.error("%s of %s failed, trace id %s", api.key.name, call.peer, trace_id, exc_info=error)
+        tracer = self._broker.tracer
+        if tracer.on:
+            tracer.emit(EventKind.ERROR, client_id=call.client_id, detail=trace_id)
+        self._broker.count(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._end(api, call, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _end(self, api: Api, call: Call, code: ErrorCode) -> None:
+        """Answers the code where the response has a place for it; else ends the connection."""
+        response = api.response()
+        if call.answer is None and hasattr(response, "error_code"):
+            response.error_code = int(code)
+            call.reply((encode_response(response, call.api_version),))
+        else:
+            call.hang_up()

@@ -1,0 +1,189 @@
+"""One client connection: frames in, calls to the router, answers out in request order."""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, cast
+
+from chronik.broker.clock import Clock
+from chronik.handlers.call import Call, Peer
+from chronik.model import limits
+from chronik.net.budget import Budget
+from chronik.net.frames import FrameError, FrameReader
+
+if TYPE_CHECKING:
+    from chronik.wire.records import Buffer
+
+
+class Router(Protocol):
+    """Takes a call whose frame has arrived."""
+
+    def route(self, call: Call) -> None:
+        """Starts the call; its answer comes through `Call.reply`, or `Call.hang_up` ends it."""
+
+    def close(self) -> None:
+        """Gives up the calls under way: nobody is left to answer."""
+
+
+class Host(Protocol):
+    """What a connection needs of the listener that accepted it."""
+
+    router: Router
+    clock: Clock
+    budget: Budget
+    receive_buffer: memoryview
+    internal: bool
+
+    def admit(self, connection: "Connection") -> bool:
+        """Counts a new client in; False when there are too many."""
+
+    def dismiss(self, connection: "Connection") -> None:
+        """Counts a client out."""
+
+    def refused_frame(self, peer: Peer, size: int) -> None:
+        """A client announced a frame that cannot be."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Reads frames, hands them to the listener's router, writes answers in request order."""
+
+    __slots__ = (
+        "_calls",
+        "_listener",
+        "_paused",
+        "_queued_bytes",
+        "_reader",
+        "_transport",
+        "_write_paused",
+        "peer",
+    )
+
+    def __init__(self, listener: Host) -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._calls: deque[Call] = deque()
+        self._reader = FrameReader(listener.receive_buffer)
+        self._queued_bytes = 0
+        self._paused = False
+        self._stopped = False
+        self._write_paused = False
+        self.peer = Peer("", 0, "", 0)
+
+    # -- the socket's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Takes the transport, or turns the client away when the node is full."""
+        self._transport = cast("asyncio.Transport", transport)
+        remote = transport.get_extra_info("peername") or ("", 0)
+        local = transport.get_extra_info("sockname") or ("", 0)
+        self.peer = Peer(remote[0], remote[1], local[0], local[1])
+        self.peer.internal = self._listener.internal
+        self._transport.set_write_buffer_limits(limits.RESPONSE_BYTES_QUEUED_PER_CONNECTION_MAX)
+        if not self._listener.admit(self):
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets what nobody will read any more; appends under way go on."""
+        self._transport = None
+        self._reader.forget()
+        for call in self._calls:
+            if call.answer is None:
+                self._listener.budget.release(call.size)
+        self._calls.clear()
+        self._listener.dismiss(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came: every frame that is whole now becomes a call."""
+        try:
+            for frame in self._reader.received(nbytes):
+                self._dispatch(frame)
+                if self._transport is None or self._transport.is_closing():
+                    return  # what follows a request that ended the connection is not served
+        except FrameError as error:
+            self._listener.refused_frame(self.peer, error.size)
+            self._hang_up()
+        self._throttle()
+
+    def pause_writing(self) -> None:
+        """The client takes its answers too slowly: read no further requests."""
+        self._write_paused = True
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        """The client caught up."""
+        self._write_paused = False
+        self.unthrottle()
+
+    # -- calls and answers
+
+    def _dispatch(self, frame: bytearray) -> None:
+        now_ns = self._listener.clock.monotonic_ns()
+        call = Call(frame, self.peer, now_ns, self._answered, self._hang_up)
+        self._calls.append(call)
+        self._queued_bytes += call.size
+        self._listener.budget.take(call.size)
+        self._listener.router.route(call)
+
+    def _hang_up(self) -> None:
+        """A request that cannot be answered ends the connection, as Kafka does."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _answered(self, call: Call) -> None:
+        if self._transport is None:
+            return  # the client left; its share of the budget was released then
+        self._queued_bytes -= call.size
+        self._listener.budget.release(call.size)
+        if call is self._calls[0]:
+            self._flush()
+
+    def _flush(self) -> None:
+        out: list[Buffer] = []
+        calls = self._calls
+        while calls and calls[0].answer is not None:
+            out += calls.popleft().answer or ()
+        if out and self._transport is not None:
+            self._transport.writelines(out)
+        if self._paused:
+            self.unthrottle()
+
+    # -- back-pressure: not reading is the only brake, nothing is dropped
+
+    def _must_wait(self) -> bool:
+        return (
+            self._stopped
+            or self._write_paused
+            or self._queued_bytes > limits.IN_FLIGHT_BYTES_PER_CONNECTION_MAX
+            or len(self._calls) > limits.IN_FLIGHT_REQUESTS_PER_CONNECTION_MAX
+            or self._listener.budget.exceeded
+        )
+
+    def _throttle(self) -> None:
+        if not self._paused and self._transport is not None and self._must_wait():
+            self._paused = True
+            self._transport.pause_reading()
+            self._listener.budget.wait(self)
+
+    def unthrottle(self) -> None:
+        """Reads again when nothing speaks against it."""
+        if not self._paused or self._transport is None:
+            return
+        if self._must_wait():
+            # Held by its own limits before, perhaps only by the node's now.
+            self._listener.budget.wait(self)
+        else:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def stop_reading(self) -> None:
+        """Takes no further requests; those under way are answered."""
+        self._stopped = True
+        self._throttle()
+
+    def close(self) -> None:
+        """Sends what is ready and closes."""
+        if self._transport is not None:
+            self._transport.close()

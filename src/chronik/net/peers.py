@@ -1,0 +1,212 @@
+"""Links to the other nodes: requests with answers, and messages without, over one connection each.
+
+A link connects when it is first used and again after a failure, not more often than every quarter
+second. Messages keep their order. What was under way when a connection broke has an unknown fate:
+its caller is told so and decides.
+"""
+
+import asyncio
+import logging
+from typing import cast
+
+from chronik.broker.peering import Message, PeerUnavailableError
+from chronik.net.frames import FrameError, FrameReader
+from chronik.wire.headers import read_response_header, write_request_header
+from chronik.wire.records import Buffer
+
+CONNECT_TIMEOUT_S = 1.0
+RETRY_AFTER_S = 0.25
+QUEUED_BYTES_MAX = 64 * 1024 * 1024
+"""Messages waiting on a slow link; beyond it they are not sent (Raft sends what matters again)."""
+_RECEIVE_BYTES = 256 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One connection to a peer: requests out, answers matched by correlation id."""
+
+    def __init__(self, shared: memoryview) -> None:
+        self._reader = FrameReader(shared)
+        self._waiting: dict[int, tuple[int, int, asyncio.Future[memoryview]]] = {}
+        self._next_id = 0
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Everybody who waits learns that the answer will not come."""
+        self.transport = None
+        self._reader.forget()
+        waiting, self._waiting = self._waiting, {}
+        for _, _, future in waiting.values():
+            if not future.done():
+                future.set_exception(PeerUnavailableError("the connection broke", sent=True))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Answers came."""
+        try:
+            for frame in self._reader.received(nbytes):
+                self._answer(frame)
+        except FrameError:
+            self.close()
+
+    def _answer(self, frame: bytearray) -> None:
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        api_key, version, future = self._waiting.pop(correlation_id, (0, 0, None))
+        if future is not None and not future.done():
+            _, body = read_response_header(api_key, version, frame)
+            future.set_result(memoryview(frame)[body:])
+
+    def send(self, api_key: int, version: int, body: list[Buffer]) -> int:
+        """Writes one request; returns its correlation id."""
+        assert self.transport is not None
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        head = write_request_header(api_key, version, self._next_id, "peer")
+        size = len(head) + sum(map(len, body))
+        self.transport.writelines([size.to_bytes(4, "big"), head, *body])
+        return self._next_id
+
+    def request(
+        self, api_key: int, version: int, body: list[Buffer]
+    ) -> tuple[int, asyncio.Future[memoryview]]:
+        """Writes one request and returns where its answer will be."""
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        correlation_id = self.send(api_key, version, body)
+        self._waiting[correlation_id] = (api_key, version, future)
+        return correlation_id, future
+
+    def forget(self, correlation_id: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(correlation_id, None)
+
+    def close(self) -> None:
+        """Drops the connection."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class PeerLink:
+    """The way to one other node."""
+
+    def __init__(self, host: str, port: int, shared: memoryview) -> None:
+        self._address = (host, port)
+        self._shared = shared
+        self._connection: _Connection | None = None
+        self._connecting: asyncio.Task[_Connection] | None = None
+        self._retry_at = 0.0
+        self._queue: list[Message] = []
+        self._queued_bytes = 0
+
+    async def call(
+        self, api_key: int, version: int, body: list[Buffer], timeout_s: float
+    ) -> memoryview:
+        """The body of the answer."""
+        connection = await self._connected()
+        correlation_id, future = connection.request(api_key, version, body)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError as error:
+            raise PeerUnavailableError("no answer in time", sent=True) from error
+        finally:
+            connection.forget(correlation_id)
+
+    def post(self, tasks: asyncio.TaskGroup, message: Message) -> None:
+        """Sends a message that has no answer; it waits while the link connects."""
+        connection = self._connection
+        if connection is not None and connection.transport is not None and not self._queue:
+            if connection.transport.get_write_buffer_size() < QUEUED_BYTES_MAX:
+                connection.send(message.api, 0, [message.data])
+            return
+        if self._queued_bytes + len(message.data) > QUEUED_BYTES_MAX:
+            return
+        self._queue.append(message)
+        self._queued_bytes += len(message.data)
+        if len(self._queue) == 1:
+            tasks.create_task(self._deliver())
+
+    async def _deliver(self) -> None:
+        try:
+            connection = await self._connected()
+            for message in self._queue:
+                connection.send(message.api, 0, [message.data])
+        except PeerUnavailableError:
+            pass  # Raft sends again what matters
+        finally:
+            self._queue, self._queued_bytes = [], 0
+
+    async def _connected(self) -> _Connection:
+        if self._connection is not None and self._connection.transport is not None:
+            return self._connection
+        loop = asyncio.get_running_loop()
+        if self._connecting is None:
+            if loop.time() < self._retry_at:
+                raise PeerUnavailableError("it did not answer a moment ago", sent=False)
+            self._connecting = loop.create_task(self._connect())
+        try:
+            return await asyncio.shield(self._connecting)
+        except OSError as error:
+            raise PeerUnavailableError(str(error), sent=False) from error
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self._shared), *self._address
+                )
+        except (OSError, TimeoutError) as error:
+            self._retry_at = loop.time() + RETRY_AFTER_S
+            raise ConnectionError(f"cannot connect to {self._address}: {error}") from error
+        finally:
+            self._connecting = None
+        self._connection = connection
+        return connection
+
+    def close(self) -> None:
+        """Drops the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+class PeerLinks:
+    """The links of a node, by node id. Implements `broker.peering.Peers`."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._shared = memoryview(bytearray(_RECEIVE_BYTES))
+        self._links: dict[int, PeerLink] = {}
+
+    def set_address(self, node_id: int, host: str, port: int) -> None:
+        """Learns, or learns anew, where a node listens for its peers."""
+        former = self._links.get(node_id)
+        if former is not None:
+            former.close()
+        self._links[node_id] = PeerLink(host, port, self._shared)
+
+    async def call(
+        self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
+    ) -> memoryview:
+        """The answer of a node."""
+        link = self._links.get(node_id)
+        if link is None:
+            raise PeerUnavailableError(f"the address of node {node_id} is unknown", sent=False)
+        return await link.call(api_key, version, body, timeout_s)
+
+    def post(self, message: Message) -> None:
+        """Sends a message to its node."""
+        link = self._links.get(message.node_id)
+        if link is not None:
+            link.post(self._tasks, message)
+
+    def close(self) -> None:
+        """Drops every connection."""
+        for link in self._links.values():
+            link.close()

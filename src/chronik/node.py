@@ -1,0 +1,321 @@
+"""One node: builds every part once, starts them in order, stops them in the reverse order."""
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from chronik.broker.broker import Broker
+from chronik.broker.clock import Clock, SystemClock
+from chronik.broker.commit import GroupCommit
+from chronik.broker.controller import Controller
+from chronik.broker.coordinators import Coordinators
+from chronik.broker.disk import Disk
+from chronik.broker.fetch_sessions import FetchSessions
+from chronik.broker.forwarding import Forwarding
+from chronik.broker.isr import IsrKeeper
+from chronik.broker.lifecycle import Lifecycle
+from chronik.broker.maintenance import Maintenance
+from chronik.broker.metrics import Metrics
+from chronik.broker.partitions import Partitions, Parts
+from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.replication import Replication
+from chronik.broker.status import Health, ListenerStatus, NodeStatus
+from chronik.broker.watch import LoopWatch
+from chronik.cluster.commands import ControllerSettings
+from chronik.cluster.image import Endpoint
+from chronik.handlers.peer_table import PEER_TABLE
+from chronik.handlers.router import Router
+from chronik.handlers.table import TABLE
+from chronik.model import limits
+from chronik.model.broker_configs import effective
+from chronik.model.configs import BrokerLayers
+from chronik.model.settings import NodeSettings
+from chronik.net.budget import Budget
+from chronik.net.http import HttpServer, Pages
+from chronik.net.listener import Listener
+from chronik.net.peers import PeerLinks
+from chronik.raft.config import RaftConfig
+from chronik.raft.core import RaftNode
+from chronik.raft.messages import ConfState
+from chronik.storage.data_dir import DataDir
+from chronik.storage.fs import FileSystem, RealFileSystem
+from chronik.storage.raft_store import RaftStore
+from chronik.storage.segment import Storage
+from chronik.trace.settings import TraceSettings
+from chronik.trace.sinks import Trace, open_trace
+
+LISTENER = "PLAINTEXT"
+HAND_OVER_S = 0.5
+"""How long a stopping node waits for others to take its partitions over."""
+
+log = logging.getLogger(__name__)
+
+
+class Node:
+    """A running node. Use `running(settings)`; it starts and stops it."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        tasks: asyncio.TaskGroup,
+        *,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.settings = settings
+        self.port = 0
+        self.http_port: int | None = None
+        self._tasks = tasks
+        self._fs = fs if fs is not None else RealFileSystem()
+        self._clock = clock if clock is not None else SystemClock()
+        self._loop = asyncio.get_running_loop()
+        self._data_dir = DataDir.open(self._fs, settings.data_dir, settings.node_id)
+        self._disk = Disk(self._loop)
+        self._trace = self._open_trace()
+        self.metrics = Metrics(settings.node_id)
+        self._watch = LoopWatch(self._loop, self._clock, self.metrics)
+        self._started_ns = self._clock.monotonic_ns()
+        self._budget = Budget()
+        self._http: HttpServer | None = None
+        static = dict(settings.configs)
+        static.setdefault("chronik.durability", settings.durability)
+        self._static = static
+        self._peers = PeerLinks(tasks)
+        for node_id, host, port in settings.peers:
+            self._peers.set_address(node_id, host, port)
+        self._store = RaftStore.open(self._fs, self._data_dir.metadata)
+        self.broker = self._build()
+        self._maintenance = Maintenance(self.broker)
+        self._replication = Replication(
+            settings.node_id, self._peers, self.broker.commit, self._disk, tasks
+        )
+        self._listener = Listener(
+            Router(self.broker, TABLE, tasks), self._clock, self._budget, self._connections_max()
+        )
+        self._peer_listener = Listener(
+            Router(self.broker, PEER_TABLE, tasks), self._clock, Budget(), internal=True
+        )
+        self._lifecycle: Lifecycle | None = None
+        self._controller_tasks: list[asyncio.Task[None]] = []
+
+    # -- building
+
+    def _open_trace(self) -> Trace:
+        mode = self.settings.trace
+        directory = Path(self._data_dir.traces) if mode == "files" else None
+        return open_trace(
+            TraceSettings(mode=mode, directory=directory),
+            self.settings.node_id,
+            self._clock.now_ns,
+            self._clock.monotonic_ns,
+        )
+
+    def _build(self) -> Broker:
+        tracer = self._trace.tracer
+        commit = GroupCommit(self._loop, self._disk, self._clock)
+        controller = self._build_controller()
+        partitions = Partitions(
+            Parts(
+                node_id=self.settings.node_id,
+                data_dir=self._data_dir,
+                storage=Storage(self._fs),
+                static=self._static,
+                commit=commit,
+                disk=self._disk,
+                clock=self._clock,
+                metrics=self.metrics,
+                tracer=tracer,
+            )
+        )
+        coordinators = Coordinators(
+            self._loop,
+            self._clock,
+            self._disk,
+            commit,
+            controller,
+            partitions,
+            lambda: controller.image.layers(self.settings.node_id, self._static),
+        )
+        return Broker(
+            settings=self.settings,
+            static=self._static,
+            loop=self._loop,
+            clock=self._clock,
+            disk=self._disk,
+            tracer=tracer,
+            metrics=self.metrics,
+            controller=controller,
+            partitions=partitions,
+            commit=commit,
+            fetch_sessions=FetchSessions(lambda: secrets.randbelow(1 << 31)),
+            producer_ids=ProducerIds(controller, self.settings.node_id),
+            coordinators=coordinators,
+            isr=IsrKeeper(self.settings.node_id, controller, partitions, self._clock),
+            forwarding=Forwarding(self._peers, self.metrics),
+            tasks=self._tasks,
+            listener_name=LISTENER,
+        )
+
+    def _build_controller(self) -> Controller:
+        node_id = self.settings.node_id
+        if self._store.is_empty:
+            voters = tuple(sorted(peer[0] for peer in self.settings.peers)) or (node_id,)
+            self._store.bootstrap(ConfState(voters=voters))
+        draw = random.Random(secrets.randbits(64)).randrange
+        raft = RaftNode(
+            RaftConfig(node_id=node_id, forward_proposals=False), self._store.load(), draw
+        )
+        layers = BrokerLayers(static=self._static)
+        settings = ControllerSettings(
+            num_partitions=int(str(effective("num.partitions", layers))),
+            default_replication_factor=int(str(effective("default.replication.factor", layers))),
+            delete_topic_enable=bool(effective("delete.topic.enable", layers)),
+            place_on_fenced=True,
+            static_configs=self._static,
+        )
+        return Controller(self._disk, self._store, raft, settings, self._peers)
+
+    def _connections_max(self) -> int:
+        configured = int(str(effective("max.connections", BrokerLayers(static=self._static))))
+        return min(configured, limits.CONNECTIONS_MAX)
+
+    # -- life
+
+    async def start(self) -> None:
+        """Metadata first, then the logs, then the door."""
+        self._watch.start()
+        broker, controller = self.broker, self.broker.controller
+        self.port = await self._listener.bind(self.settings.host, self.settings.port)
+        if self.settings.peers:
+            await self._peer_listener.bind(self.settings.host, self.settings.peer_port)
+            await self._peer_listener.start()
+        self._controller_tasks = await controller.start(self._tasks)
+        self._lifecycle = Lifecycle(
+            self.settings.node_id,
+            controller,
+            (Endpoint(LISTENER, *self.advertised),),
+            self.settings.rack,
+        )
+        # Registered, this node has the whole image: only now can it tell its logs from strays.
+        await self._lifecycle.register()
+        broker.partitions.watch_roles(self._replication.role_changed)
+        broker.partitions.watch_roles(broker.coordinators.role_changed)
+        await broker.partitions.recover(controller)
+        controller.subscribe(broker.coordinators.image_changed)
+        broker.isr.start(self._tasks)
+        await self._lifecycle.start(self._tasks)
+        await self._listener.start()
+        await self._start_http()
+        self._maintenance.start(self._tasks)
+
+    async def _start_http(self) -> None:
+        self._connect_metrics()
+        if self.settings.http_port is not None:
+            self._http = HttpServer(Pages(self.metrics, self.status, self.health), self._tasks)
+            self.http_port = await self._http.start(self.settings.host, self.settings.http_port)
+
+    async def stop(self) -> None:
+        """Hands over, finishes what is under way, makes it durable, frees the ports."""
+        self._maintenance.stop()
+        if self._lifecycle is not None:
+            await self._lifecycle.hand_over(HAND_OVER_S)
+            self._lifecycle.stop()
+        self._listener.stop_accepting()
+        if self._http is not None:
+            self._http.close()
+        self._replication.stop()
+        self.broker.isr.stop()
+        self.broker.coordinators.close()
+        await self.broker.commit.drain()
+        self._listener.close()
+        await self.broker.partitions.close()
+        for task in self._controller_tasks:
+            task.cancel()
+        self._peer_listener.close()
+        self._peers.close()
+        self._store.close()
+        self._watch.stop()
+        await self._disk.run(self._trace.close)
+        self._disk.close()
+        self._data_dir.close()
+
+    # -- what others see
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """The address that clients are told."""
+        host = self.settings.advertised_host or self.settings.host
+        return host, self.settings.advertised_port or self.port
+
+    @property
+    def bootstrap(self) -> str:
+        """What to give a client on this machine as bootstrap server."""
+        host, port = self.advertised
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def health(self) -> Health:
+        """Healthy unless the disk refuses writes."""
+        failing = self.broker.commit.failing
+        return Health((f"the disk refuses writes: {failing}",) if failing else ())
+
+    def status(self) -> NodeStatus:
+        """One look at the node, for the status page."""
+        commit, image = self.broker.commit, self.broker.controller.image
+        uptime_ns = self._clock.monotonic_ns() - self._started_ns
+        return NodeStatus(
+            node_id=self.settings.node_id,
+            cluster_id=image.cluster_id,
+            version=version("chronik"),
+            uptime_s=uptime_ns / 1e9,
+            health=self.health(),
+            listeners=(
+                ListenerStatus(LISTENER, f"{self.settings.host}:{self.port}", self.bootstrap),
+            ),
+            controller=self.broker.controller.leader_id,
+            brokers=tuple(image.brokers),
+            partitions=tuple(self.broker.partitions.status()),
+            connections=len(self._listener.connections),
+            in_flight_bytes=self._budget.used,
+            rates=self._watch.history.now(),
+            curve=self._watch.history.curve(),
+            stalls=self.metrics.stalls.count,
+            stall_s_max=self.metrics.stalls.max_us / 1e6,
+            durability=self.settings.durability,
+            commit_cycles=commit.cycles,
+            commit_ms_mean=commit.disk_us / max(1, commit.cycles) / 1000,
+            trace_mode=self.settings.trace,
+            trace_dropped=self._trace.tracer.dropped,
+        )
+
+    def _connect_metrics(self) -> None:
+        commit, listener, providers = self.broker.commit, self._listener, self.metrics.providers
+        providers.partitions = self.broker.partitions.status
+        providers.connections = lambda: len(listener.connections)
+        providers.refused_connections = lambda: listener.refused_connections
+        providers.refused_frames = lambda: listener.refused_frames
+        providers.in_flight_bytes = lambda: self._budget.used
+        providers.commit_cycles = lambda: commit.cycles
+        providers.commit_bytes = lambda: commit.bytes_written
+        providers.commit_disk_us = lambda: commit.disk_us
+        providers.commit_failures = lambda: commit.failures
+        providers.trace_dropped = lambda: self._trace.tracer.dropped
+        providers.is_controller = lambda: int(
+            self.broker.controller.leader_id == self.settings.node_id
+        )
+
+
+@asynccontextmanager
+async def running(settings: NodeSettings) -> AsyncIterator[Node]:
+    """A node from its start to its stop; its tasks end with it."""
+    async with asyncio.TaskGroup() as tasks:
+        node = Node(settings, tasks)
+        try:
+            await node.start()
+            yield node
+        finally:
+            await node.stop()

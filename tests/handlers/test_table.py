@@ -1,0 +1,49 @@
+"""The handler table, and what is computed from it."""
+
+import ast
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+from chronik.handlers.table import TABLE
+from chronik.wire.apis import ADVERTISED, ApiKey, is_served
+
+ROOT = Path(__file__).parents[2]
+
+
+def _tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_protocol_page_is_what_the_table_says() -> None:
+    tool = _tool("generate_protocol_page")
+    assert tool.PAGE.read_text() == tool.page(), "run 'make generate'"
+
+
+def test_every_api_has_one_way_in_and_serves_its_last_version() -> None:
+    for key, api in TABLE.items():
+        assert (api.handle is None) != (api.fast is None), api.key
+        assert key == api.key == api.request.API_KEY == api.response.API_KEY
+        assert isinstance(api.key, ApiKey)
+        assert is_served(api.key, ADVERTISED[api.key].last)
+
+
+def test_one_api_is_one_file() -> None:
+    folder = ROOT / "src" / "chronik" / "handlers"
+    shared = {"__init__", "api", "call", "peer_table", "router", "table"}
+    files = {path.stem for path in folder.glob("*.py")} - shared
+    assert files == {api.key.name.lower() for api in TABLE.values()}
+
+
+def test_a_handler_never_imports_another_handler() -> None:
+    folder = ROOT / "src" / "chronik" / "handlers"
+    names = {api.key.name.lower() for api in TABLE.values()}
+    for name in names:
+        tree = ast.parse((folder / f"{name}.py").read_text())
+        imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert not imported & {f"chronik.handlers.{other}" for other in names}, name
