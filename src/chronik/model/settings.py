@@ -20,6 +20,10 @@ class NodeSettings:
     """What clients are told; the bind address where it is None, and never 0.0.0.0."""
     advertised_port: int | None = None
     rack: str | None = None
+    peer_port: int = 0
+    """Where other nodes connect; used only where there are `peers`."""
+    peers: tuple[tuple[int, str, int], ...] = ()
+    """All voters of the cluster, this node among them: (node id, host, peer port)."""
     durability: Durability = "fsync"
     trace: TraceMode = "off"
     http_port: int | None = None
