@@ -11,6 +11,7 @@ _COMMANDS = {
     "consume": "chronik.cli.consume",
     "config": "chronik.cli.config",
     "group": "chronik.cli.group",
+    "demo": "chronik.cli.demo",
     "up": "chronik.cli.up",
 }
 """Name to module; a module is loaded only when its command is used, so that `up` starts at once."""

@@ -51,14 +51,35 @@ class Supervisor:
         """Starts all, waits until they serve, then until a signal or a death; stops all."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
-        for one in self._plans:
-            self._children[one.node_id] = self._start(one)
-        failed = not self._wait_ready()
+        failed = not self.start()
         if not failed and not self._stopping:
             self._greet()
             failed = self._wait_end()
-        self._stop_all()
+        click.echo("Stopping ...", err=True)
+        self.stop()
         return 1 if failed else 0
+
+    @property
+    def bootstrap(self) -> str:
+        """All nodes, for clients."""
+        return ",".join(f"{self._host}:{one.port}" for one in self._plans)
+
+    def start(self) -> bool:
+        """Starts every node; True once all of them serve."""
+        for one in self._plans:
+            self._children[one.node_id] = self._start(one)
+        return self._wait_ready()
+
+    def kill(self, node_id: int) -> None:
+        """Ends a node as a power cut would."""
+        child = self._children.pop(node_id)
+        child.kill()
+        child.wait()
+
+    def restart(self, node_id: int) -> None:
+        """Starts a node that was killed."""
+        (one,) = [one for one in self._plans if one.node_id == node_id]
+        self._children[node_id] = self._start(one)
 
     def _start(self, one: NodePlan) -> "subprocess.Popen[bytes]":
         os.makedirs(one.data, exist_ok=True)
@@ -89,7 +110,7 @@ class Supervisor:
         return True
 
     def _greet(self) -> None:
-        bootstrap = ",".join(f"{self._host}:{one.port}" for one in self._plans)
+        bootstrap = self.bootstrap
         click.echo(f"Chronik cluster of {len(self._plans)} nodes on {bootstrap}", err=True)
         for one in self._plans:
             click.echo(
@@ -124,8 +145,8 @@ class Supervisor:
     def _on_signal(self, number: int, frame: object) -> None:
         self._stopping = True
 
-    def _stop_all(self) -> None:
-        click.echo("Stopping ...", err=True)
+    def stop(self) -> None:
+        """Asks every node to stop, and makes sure of it."""
         for child in self._children.values():
             child.terminate()
         for child in self._children.values():

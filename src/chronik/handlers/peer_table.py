@@ -9,9 +9,9 @@ from chronik.wire.apis import ApiKey
 
 
 def serve_raft(broker: Broker, call: Call) -> None:
-    """Raft messages have no answer of their own: Raft answers with messages."""
+    """Raft answers with messages of its own; the empty answer tells that this link lives."""
     broker.controller.serve_message(memoryview(call.frame)[call.body :])
-    call.no_reply()
+    call.reply(())
 
 
 def serve_nudge(broker: Broker, call: Call) -> None:

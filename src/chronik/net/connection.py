@@ -52,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         "_paused",
         "_queued_bytes",
         "_reader",
+        "_stopped",
         "_transport",
         "_write_paused",
         "peer",
@@ -137,6 +138,10 @@ class Connection(asyncio.BufferedProtocol):
             return  # the client left; its share of the budget was released then
         self._queued_bytes -= call.size
         self._listener.budget.release(call.size)
+        if self._listener.internal:
+            # Peers match answers by correlation id: a long poll must not hold up a command.
+            self._calls.remove(call)
+            self._calls.appendleft(call)
         if call is self._calls[0]:
             self._flush()
 

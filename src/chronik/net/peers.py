@@ -16,6 +16,8 @@ from chronik.wire.records import Buffer
 
 CONNECT_TIMEOUT_S = 1.0
 RETRY_AFTER_S = 0.25
+DEAD_AFTER_S = 3.0
+"""Every request is answered well before this; a connection that is silent for longer is not one."""
 QUEUED_BYTES_MAX = 64 * 1024 * 1024
 """Messages waiting on a slow link; beyond it they are not sent (Raft sends what matters again)."""
 _RECEIVE_BYTES = 256 * 1024
@@ -30,6 +32,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(shared)
         self._waiting: dict[int, tuple[int, int, asyncio.Future[memoryview]]] = {}
         self._next_id = 0
+        self._silent_since: float | None = None
+        """When the oldest request was sent that no sign of life has followed."""
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -51,6 +55,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answers came."""
+        self._silent_since = None
         try:
             for frame in self._reader.received(nbytes):
                 self._answer(frame)
@@ -71,7 +76,17 @@ class _Connection(asyncio.BufferedProtocol):
         head = write_request_header(api_key, version, self._next_id, "peer")
         size = len(head) + sum(map(len, body))
         self.transport.writelines([size.to_bytes(4, "big"), head, *body])
+        if self._silent_since is None:
+            self._silent_since = asyncio.get_running_loop().time()
         return self._next_id
+
+    @property
+    def is_dead(self) -> bool:
+        """True where nothing has come back for too long: the other end, or the way, is gone."""
+        if self.transport is None:
+            return True
+        now_s = asyncio.get_running_loop().time()
+        return self._silent_since is not None and now_s - self._silent_since > DEAD_AFTER_S
 
     def request(
         self, api_key: int, version: int, body: list[Buffer]
@@ -120,7 +135,7 @@ class PeerLink:
 
     def post(self, tasks: asyncio.TaskGroup, message: Message) -> None:
         """Sends a message that has no answer; it waits while the link connects."""
-        connection = self._connection
+        connection = self._living()
         if connection is not None and connection.transport is not None and not self._queue:
             if connection.transport.get_write_buffer_size() < QUEUED_BYTES_MAX:
                 connection.send(message.api, 0, [message.data])
@@ -142,9 +157,17 @@ class PeerLink:
         finally:
             self._queue, self._queued_bytes = [], 0
 
+    def _living(self) -> _Connection | None:
+        connection = self._connection
+        if connection is not None and connection.is_dead:
+            connection.close()
+            self._connection = connection = None
+        return connection
+
     async def _connected(self) -> _Connection:
-        if self._connection is not None and self._connection.transport is not None:
-            return self._connection
+        connection = self._living()
+        if connection is not None:
+            return connection
         loop = asyncio.get_running_loop()
         if self._connecting is None:
             if loop.time() < self._retry_at:
