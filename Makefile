@@ -22,7 +22,7 @@ $(READY): requirements.lock pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $(READY)
 
-run: setup  ## the main job: a node, a batch by a real client, the audit that proves it arrived
+run: setup  ## the main job: a cluster, a batch while a node dies, the proof that it all arrived
 	@$(BIN)/chronik demo
 
 test: setup  ## all tests

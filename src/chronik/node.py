@@ -156,6 +156,7 @@ class Node:
             producer_ids=ProducerIds(controller, self.settings.node_id),
             coordinators=coordinators,
             isr=IsrKeeper(self.settings.node_id, controller, partitions, self._clock),
+            peers=self._peers,
             forwarding=Forwarding(self._peers, self.metrics),
             tasks=self._tasks,
             listener_name=LISTENER,

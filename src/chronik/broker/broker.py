@@ -16,6 +16,7 @@ from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
 from chronik.broker.metrics import ApiCounters, Metrics
 from chronik.broker.partitions import Partitions
+from chronik.broker.peering import Peers
 from chronik.broker.producer_ids import ProducerIds
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
@@ -51,6 +52,7 @@ class Broker:
     coordinators: Coordinators
     isr: IsrKeeper
     forwarding: Forwarding
+    peers: Peers
     tasks: asyncio.TaskGroup
     listener_name: str = "PLAINTEXT"
     _counters: dict[int, ApiCounters] = field(default_factory=dict)

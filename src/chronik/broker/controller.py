@@ -8,7 +8,7 @@ of them. An image is never changed in place; whoever keeps an old one has a cons
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from chronik.broker.disk import Disk
 from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
@@ -47,6 +47,15 @@ class ControllerUnavailableError(Exception):
     def __init__(self, message: str, *, unknown: bool) -> None:
         super().__init__(message)
         self.unknown = unknown
+
+
+class Quorum(NamedTuple):
+    """The metadata log's members, for people."""
+
+    voters: tuple[int, ...]
+    learners: tuple[int, ...]
+    ends: dict[int, int]
+    committed: int
 
 
 class _NotLeaderError(Exception):
@@ -94,6 +103,14 @@ class Controller:
     def term(self) -> int:
         """Raft's term, for people."""
         return self._raft.term
+
+    def quorum(self) -> Quorum:
+        """Who votes, and how far everybody's log is as this node knows it."""
+        conf = self._raft.conf_state
+        ends = {node: one.match for node, one in self._raft.state.progress.items()}
+        ends[self._raft.id] = self._raft.last_index
+        voters = tuple(sorted({*conf.voters, *conf.voters_outgoing}))
+        return Quorum(voters, conf.learners, ends, self._raft.committed)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Every change of the image from now on; read `image` for what was before."""

@@ -204,6 +204,8 @@ class Partitions:
             partition = self.by_name(topic.name, index)
             if partition is None and self._parts.node_id in state.replicas:
                 self._add(topic, index, image, None)
+            elif partition is not None and self._parts.node_id not in state.replicas:
+                self._remove_replica(topic, partition)
             elif partition is not None:
                 partition.assign(state, self._parts.node_id, self._parts.clock.now_ms())
                 self._tell_roles(partition)
@@ -258,10 +260,19 @@ class Partitions:
         self._parts.metrics.forget_topic(name)
         for partition in partitions.values():
             partition.gone = True
-            partition.leader_id = -1
-            partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self._tell_roles(partition)
-            self._remove_directory(partition)
+            self._close(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _remove_replica(self, topic: Topic, partition: Partition) -> None:
+        """The replica was moved to another node."""
+        del self._by_name[topic.name][partition.index]
+        del self._by_id[topic.id][partition.index]
+        self._close(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _close(self, partition: Partition, code: ErrorCode) -> None:
+        partition.leader_id = -1
+        partition.close(code)
+        self._tell_roles(partition)
+        self._remove_directory(partition)
 
     def _remove_directory(self, partition: Partition) -> None:
         """Removes the bytes once no operation is on them; nothing waits for it but a namesake."""

@@ -29,6 +29,7 @@ PEER_TABLE: dict[int, Api] = {
     ApiKey.PRODUCE: TABLE[ApiKey.PRODUCE],
     ApiKey.FETCH: TABLE[ApiKey.FETCH],
     ApiKey.LIST_OFFSETS: TABLE[ApiKey.LIST_OFFSETS],
+    ApiKey.DESCRIBE_QUORUM: TABLE[ApiKey.DESCRIBE_QUORUM],
     PeerApi.RAFT: Api(PeerApi.RAFT, fast=serve_raft),
     PeerApi.NUDGE: Api(PeerApi.NUDGE, fast=serve_nudge),
     PeerApi.CONTROLLER_COMMAND: Api(PeerApi.CONTROLLER_COMMAND, later=answer_command),

@@ -4,6 +4,7 @@ from functools import partial
 
 from chronik.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -15,7 +16,9 @@ from chronik.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -23,8 +26,10 @@ from chronik.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -32,10 +37,15 @@ from chronik.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 from chronik.handlers.api import Api
 from chronik.wire.apis import ApiKey
 from chronik.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from chronik.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from chronik.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -53,10 +63,12 @@ from chronik.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
+from chronik.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from chronik.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from chronik.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from chronik.wire.messages.fetch import FetchRequest, FetchResponse
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -67,8 +79,16 @@ from chronik.wire.messages.incremental_alter_configs import (
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from chronik.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from chronik.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from chronik.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from chronik.wire.messages.metadata import MetadataRequest, MetadataResponse
 from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -79,6 +99,10 @@ from chronik.wire.messages.offset_for_leader_epoch import (
 )
 from chronik.wire.messages.produce import ProduceRequest, ProduceResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from chronik.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
 _APIS: list[Api] = [
     Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, fast=produce.serve),
@@ -163,6 +187,37 @@ _APIS: list[Api] = [
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsResponse,
         describe_topic_partitions.handle,
+    ),
+    Api(ApiKey.ELECT_LEADERS, ElectLeadersRequest, ElectLeadersResponse, elect_leaders.handle),
+    Api(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+        alter_partition_reassignments.handle,
+    ),
+    Api(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+        list_partition_reassignments.handle,
+    ),
+    Api(
+        ApiKey.DESCRIBE_QUORUM,
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+        describe_quorum.handle,
+    ),
+    Api(
+        ApiKey.UNREGISTER_BROKER,
+        UnregisterBrokerRequest,
+        UnregisterBrokerResponse,
+        unregister_broker.handle,
+    ),
+    Api(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+        list_config_resources.handle,
     ),
 ]
 _APIS.append(
