@@ -76,6 +76,16 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._data_dir = DataDir.open(self._fs, settings.data_dir, settings.node_id)
         self._disk = Disk(self._loop)
+        try:
+            self._assemble()
+        except BaseException:
+            self._disk.close()
+            self._data_dir.close()
+            raise
+
+    def _assemble(self) -> None:
+        """Builds the parts; nothing runs yet."""
+        settings, tasks = self.settings, self._tasks
         self._trace = self._open_trace()
         self.metrics = Metrics(settings.node_id)
         self._watch = LoopWatch(self._loop, self._clock, self.metrics)

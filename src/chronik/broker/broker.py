@@ -16,13 +16,15 @@ from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
 from chronik.broker.metrics import ApiCounters, Metrics
 from chronik.broker.partitions import Partitions
-from chronik.broker.peering import Peers
+from chronik.broker.peering import PeerApi, Peers
 from chronik.broker.producer_ids import ProducerIds
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
 from chronik.model.settings import NodeSettings
 from chronik.trace.tracer import Tracer
 from chronik.wire.apis import ApiKey
+
+_PEER_APIS = frozenset(PeerApi)
 
 
 class Request(Protocol):
@@ -91,6 +93,7 @@ class Broker:
         """Counts an answered request and how long it took."""
         counters = self._counters.get(call.api_key)
         if counters is None:
-            name = "".join(word.capitalize() for word in ApiKey(call.api_key).name.split("_"))
+            key = PeerApi(call.api_key) if call.api_key in _PEER_APIS else ApiKey(call.api_key)
+            name = "".join(word.capitalize() for word in key.name.split("_"))
             counters = self._counters[call.api_key] = self.metrics.api(name)
         counters.answered((self.clock.monotonic_ns() - call.received_ns) // 1000, code)

@@ -37,6 +37,8 @@ SAVE_RETRY_S = 0.1
 """Between two attempts to write the metadata log to a disk that refuses."""
 _NOT_LEADER = b"\x00"
 _DONE = b"\x01"
+_UNKNOWN = b"\x02"
+"""The leader cannot tell what becomes of the command."""
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +61,11 @@ class Quorum(NamedTuple):
 
 
 class _NotLeaderError(Exception):
-    pass
+    """This node does not decide. `sent`: it did, and the command may yet be carried out."""
+
+    def __init__(self, *, sent: bool = False) -> None:
+        super().__init__()
+        self.sent = sent
 
 
 class Controller:
@@ -86,6 +92,7 @@ class Controller:
         self._applied_term = 0
         self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
         self._image_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._leader_waiters: set[asyncio.Future[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -129,20 +136,25 @@ class Controller:
     # -- commands
 
     async def submit(self, command: Command[R], timeout_s: float = COMMAND_TIMEOUT_S) -> R:
-        """The answer, once the records of the command are durable and in this node's image."""
+        """The answer, once the records of the command are durable and in this node's image.
+
+        An attempt of unknown fate is repeated: commands that were carried out already find so.
+        """
         deadline = self._loop.time() + timeout_s
+        unknown = False
         while True:
             try:
                 if self._raft.role is Role.LEADER:
+                    # A sign of life counts when it comes, however long the queue to the log is.
+                    self.sessions.heard(command, self._loop.time())
                     return await self._decide(command, deadline)
                 return await self._forward(command, deadline)
             except (_NotLeaderError, PeerUnavailableError) as error:
-                if isinstance(error, PeerUnavailableError) and error.sent:
-                    raise ControllerUnavailableError(str(error), unknown=True) from error
+                unknown = unknown or error.sent
             if self._loop.time() + RETRY_S > deadline:
                 raise ControllerUnavailableError(
                     "no node of the cluster decides at the moment: is a majority running?",
-                    unknown=False,
+                    unknown=unknown,
                 )
             await asyncio.sleep(RETRY_S)
 
@@ -150,7 +162,6 @@ class Controller:
         async with self._deciding:
             if not self.leads or self._raft.applied < self._raft.last_index:
                 raise _NotLeaderError  # or a command before this one has an open fate
-            self.sessions.heard(command, self._loop.time())
             decision = decide(self.image, command, self._settings)
             if decision.records:
                 await self._commit(encode_all(decision.records), deadline)
@@ -168,7 +179,7 @@ class Controller:
         try:
             async with asyncio.timeout_at(deadline):
                 if not await committed:
-                    raise _NotLeaderError
+                    raise _NotLeaderError(sent=True)
         except TimeoutError as error:
             raise ControllerUnavailableError(
                 "the command was not confirmed by a majority in time", unknown=True
@@ -181,14 +192,30 @@ class Controller:
         if leader is None:
             raise _NotLeaderError
         left_s = max(RETRY_S, deadline - self._loop.time())
-        answer = await self._peers.call(
-            leader, PeerApi.CONTROLLER_COMMAND, 0, [encode_value(command)], left_s
-        )
+        answer = await self._ask(leader, encode_value(command), left_s)
         if answer[:1] == _NOT_LEADER:
             raise _NotLeaderError
+        if answer[:1] == _UNKNOWN:
+            raise PeerUnavailableError("no majority confirmed the command in time", sent=True)
         version, result = decode_value(answer[1:])
         await self._image_at(version, deadline)
         return result  # type: ignore[no-any-return]
+
+    async def _ask(self, leader: int, command: bytes, timeout_s: float) -> memoryview:
+        """Gives up when another node leads: the one that was asked may hang."""
+        call = self._loop.create_task(
+            self._peers.call(leader, PeerApi.CONTROLLER_COMMAND, 0, [command], timeout_s)
+        )
+        changed: asyncio.Future[None] = self._loop.create_future()
+        self._leader_waiters.add(changed)
+        try:
+            await asyncio.wait((call, changed), return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise PeerUnavailableError(f"node {leader} leads no longer", sent=True)
+            return call.result()
+        finally:
+            self._leader_waiters.discard(changed)
+            call.cancel()
 
     async def _image_at(self, version: int, deadline: float) -> None:
         """Waits until this node has seen what the leader had when it answered."""
@@ -209,10 +236,14 @@ class Controller:
     async def serve_command(self, data: memoryview) -> bytes:
         """Decides a command for another node; it asks elsewhere if this one does not lead."""
         command: Command[Any] = decode_value(data)
+        now_s = self._loop.time()
+        self.sessions.heard(command, now_s)
         try:
-            result = await self._decide(command, self._loop.time() + COMMAND_TIMEOUT_S)
+            result = await self._decide(command, now_s + COMMAND_TIMEOUT_S)
         except _NotLeaderError:
             return _NOT_LEADER
+        except ControllerUnavailableError:
+            return _UNKNOWN
         return _DONE + encode_value((self.image.version, result))
 
     def serve_message(self, data: memoryview) -> None:
@@ -269,6 +300,9 @@ class Controller:
                 return
 
     def _role_changed(self) -> None:
+        for changed in self._leader_waiters:
+            if not changed.done():
+                changed.set_result(None)
         if self._raft.role is Role.LEADER:
             self.sessions.restart(self.image.brokers, self._loop.time())
             log.info("leads the metadata log in term %d", self._raft.term)

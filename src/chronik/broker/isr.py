@@ -1,7 +1,8 @@
 """Keeps the in-sync replicas true: proposes to the controller who joins and who leaves (KIP-497).
 
 A follower that is about to join counts for the watermark from the moment it is proposed; one that
-is about to leave counts until the controller has agreed: the watermark is right whatever comes.
+is about to leave counts until the controller has agreed: the watermark is right whatever comes. A
+proposal of unknown fate may yet be agreed to, so it counts, and is repeated, until it is settled.
 """
 
 import asyncio
@@ -16,12 +17,13 @@ from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
 
 CHECK_INTERVAL_S = 1.0
+RETRY_S = 0.1
 
 log = logging.getLogger(__name__)
 
 
 class IsrKeeper:
-    """Watches the partitions that this node leads."""
+    """Watches the partitions that this node leads; one command at a time carries all proposals."""
 
     def __init__(
         self, node_id: int, controller: Controller, partitions: Partitions, clock: Clock
@@ -30,84 +32,100 @@ class IsrKeeper:
         self._controller = controller
         self._partitions = partitions
         self._clock = clock
-        self._tasks: asyncio.TaskGroup | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._proposals: dict[Partition, IsrChange] = {}
+        self._work = asyncio.Event()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Begins to look for laggards."""
-        self._tasks = tasks
-        self._task = tasks.create_task(self._watch())
+        """Begins to look for laggards and to submit what is proposed."""
+        self._tasks = [tasks.create_task(self._watch()), tasks.create_task(self._send())]
 
     def stop(self) -> None:
         """Ends."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
 
     def follower_fetched(self, partition: Partition) -> None:
         """A follower moved: it may belong to the ISR now."""
         state = partition.state
-        if len(state.maximal_isr) == len(state.followers) or partition.isr_proposed:
+        if len(state.maximal_isr) == len(state.followers) or partition.isr_proposed is not None:
             return
-        joining = state.may_join_isr() & self._live()
+        joining = {one for one in state.may_join_isr() if self._may_join(partition, one)}
         if joining:
             self._propose(partition, state.maximal_isr | joining)
+
+    def _may_join(self, partition: Partition, node_id: int) -> bool:
+        """Live, and the process that fetched is the one that is registered now (KIP-903)."""
+        broker = self._controller.image.brokers.get(node_id)
+        epoch = partition.state.followers[node_id].broker_epoch
+        return broker is not None and broker.live and broker.epoch == epoch
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            lag_ms_max = self._lag_ms_max()
+            lag_ms_max = _lag_ms_max(self._controller.image.layers(self._node_id, {}))
             now_ms = self._clock.now_ms()
             for partition in self._partitions:
                 state = partition.state
-                if not state.is_leader or partition.isr_proposed or not state.maximal_isr:
+                proposed = partition.isr_proposed is not None
+                if not state.is_leader or proposed or not state.maximal_isr:
                     continue
                 leaving = state.must_leave_isr(now_ms, lag_ms_max)
                 if leaving:
                     self._propose(partition, state.maximal_isr - leaving)
 
-    def _lag_ms_max(self) -> int:
-        layers = self._controller.image.layers(self._node_id, {})
-        return _lag_ms_max(layers)
-
-    def _live(self) -> set[int]:
-        return {one.id for one in self._controller.image.live_brokers()}
-
     def _propose(self, partition: Partition, others: set[int]) -> None:
-        assert self._tasks is not None
-        partition.isr_proposed = True
+        assigned = self._controller.image.partition(partition.topic, partition.index)
+        if assigned is None or assigned.leader != self._node_id:
+            return
+        followers = partition.state.followers
+        joining = others - set(assigned.isr)
+        partition.isr_proposed = frozenset(others)
         partition.state.maximal_isr |= others
-        self._tasks.create_task(self._submit(partition, tuple(sorted(others | {self._node_id}))))
+        self._proposals[partition] = IsrChange(
+            partition.topic_id,
+            partition.index,
+            assigned.leader_epoch,
+            assigned.partition_epoch,
+            tuple(
+                (one, followers[one].broker_epoch if one in joining else -1)
+                for one in sorted(others | {self._node_id})
+            ),
+        )
+        self._work.set()
 
-    async def _submit(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        image = self._controller.image
-        assigned = image.partition(partition.topic, partition.index)
-        broker = image.brokers.get(self._node_id)
+    async def _send(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            proposals, self._proposals = self._proposals, {}
+            broker = self._controller.image.brokers.get(self._node_id)
+            if proposals and broker is not None:
+                await self._submit(proposals, broker.epoch)
+
+    async def _submit(self, proposals: dict[Partition, IsrChange], broker_epoch: int) -> None:
+        command = AlterPartition(self._node_id, broker_epoch, tuple(proposals.values()))
         try:
-            if assigned is None or broker is None or assigned.leader != self._node_id:
-                return
-            change = IsrChange(
-                partition.topic_id,
-                partition.index,
-                assigned.leader_epoch,
-                assigned.partition_epoch,
-                tuple((one, -1) for one in isr),
-            )
-            answer = await self._controller.submit(
-                AlterPartition(self._node_id, broker.epoch, (change,))
-            )
-            for result in answer.partitions:
-                if result.error.failed:
-                    log.info("%s-%d: %s", partition.topic, partition.index, result.error.message)
+            answer = await self._controller.submit(command)
         except ControllerUnavailableError as error:
-            log.info("the ISR of %s-%d waits: %s", partition.topic, partition.index, error)
-        finally:
-            partition.isr_proposed = False
+            log.info("the ISR of %d partitions waits: %s", len(proposals), error)
+            self._proposals = {**proposals, **self._proposals}
+            self._work.set()
+            await asyncio.sleep(RETRY_S)
+            return
+        if answer.error.failed:
+            log.info("no change of the ISR: %s", answer.error.message)
+        for result in answer.partitions:
+            if result.error.failed:
+                log.info("the ISR of a partition: %s", result.error.message)
+        for partition in proposals:
             self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:
         """Back to what the controller says, whatever came of the proposal."""
+        partition.isr_proposed = None
         assigned = self._controller.image.partition(partition.topic, partition.index)
-        if assigned is not None and partition.state.is_leader:
+        if assigned is not None and partition.state.is_leader and not partition.gone:
             partition.assign(assigned, self._node_id, self._clock.now_ms())
 
 

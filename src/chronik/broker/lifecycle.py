@@ -11,6 +11,8 @@ from chronik.model.errors import ErrorCode
 
 HEARTBEAT_S = 0.5
 WATCH_S = 0.2
+_REGISTER_AGAIN = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+"""Registered anew elsewhere, or unregistered by an administrator while alive."""
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +87,8 @@ class Lifecycle:
             answer = await self._controller.submit(BrokerHeartbeat(self._node_id, self._epoch))
         except ControllerUnavailableError:
             return  # it is said often enough where commands fail
-        if answer.error.code is ErrorCode.STALE_BROKER_EPOCH:
-            log.warning("this node was registered anew elsewhere; registering again")
+        if answer.error.code in _REGISTER_AGAIN:
+            log.warning("registering again: %s", answer.error.message)
             await self.register()
 
     async def _beat(self) -> None:

@@ -101,8 +101,8 @@ class Partition:
         self.follower_waiters: dict[Callable[[], None], None] = {}
         self.leader_id = -1
         self.isr_size = 1
-        self.isr_proposed = False
-        """True while a change of the ISR is with the controller."""
+        self.isr_proposed: frozenset[int] | None = None
+        """The other members of an ISR that is with the controller: they count already."""
         self._pending: list[Appended] = []
         self._writing: list[Appended] = []
         self._tracer = tracer
@@ -130,12 +130,15 @@ class Partition:
         self.isr_size = len(assigned.isr)
         if assigned.leader == node_id:
             followers = [one for one in assigned.replicas if one != node_id]
-            if self.state.lead(assigned.leader_epoch, followers, assigned.isr, now_ms):
+            isr = {*assigned.isr, *(self.isr_proposed or ())}
+            if self.state.lead(assigned.leader_epoch, followers, isr, now_ms):
                 self._watermark_moved()
             return
         if self.state.is_leader or assigned.leader_epoch != self.state.leader_epoch:
             self.state.follow(assigned.leader_epoch)
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            # What is not yet on disk is not yet acknowledged: a new leader may not have it.
+            self.durable_waiters.failed_beyond(self.state.durable_end, code)
             self.committed_waiters.failed_beyond(self.state.high_watermark, code)
             self.wake_fetches()
 
@@ -157,9 +160,11 @@ class Partition:
         if self._tracer.on:
             self._trace_append(appended, header, _FOLLOWER_APPENDED)
 
-    def follower_fetched(self, node_id: int, offset: int, now_ms: int) -> None:
+    def follower_fetched(
+        self, node_id: int, offset: int, now_ms: int, broker_epoch: int
+    ) -> None:
         """A follower has everything below `offset` on its disk."""
-        if self.state.follower_fetched(node_id, offset, now_ms):
+        if self.state.follower_fetched(node_id, offset, now_ms, broker_epoch):
             if self._tracer.on:
                 self._trace_watermark()
             self._watermark_moved()
@@ -228,7 +233,10 @@ class Partition:
         )
 
     def _watermark_moved(self) -> None:
-        self.committed_waiters.reached(self.state.high_watermark)
+        code = ErrorCode.NONE
+        if self.isr_size < self.config.min_insync_replicas:
+            code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        self.committed_waiters.reached(self.state.high_watermark, code)
         self.wake_fetches()
 
     def wake_fetches(self) -> None:

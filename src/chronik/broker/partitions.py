@@ -72,6 +72,7 @@ class Partitions:
         self._removals: dict[str, asyncio.Future[None]] = {}
         self._image: ClusterImage | None = None
         self._watermarks: dict[str, int] = {}
+        self._recovered = False
         self._role_watchers: list[Callable[[Partition], None]] = []
         self._base = TopicConfig()
 
@@ -131,6 +132,7 @@ class Partitions:
         """
         image = controller.image
         await self._recover(image)
+        self._recovered = True
         controller.subscribe(self.image_changed)
         self.image_changed(image, controller.image)
 
@@ -355,7 +357,12 @@ class Partitions:
         await self._parts.disk.run(write)
 
     async def close(self) -> None:
-        """Every log closed in order, so that the next start need not look at them."""
+        """Every log closed in order, so that the next start need not look at them.
+
+        A node that failed before it had opened its logs must not call them clean.
+        """
+        if not self._recovered:
+            return
         open_ones = [one for one in self if one.has_directory]
         for partition in self:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from chronik.model.errors import ErrorCode
 
 Released = Callable[[ErrorCode], None]
-"""Called once: NONE when the offset is reached, else why it never will be."""
+"""Called once: NONE when the offset is reached, else what is wrong with it."""
 
 
 class Waiters:
@@ -28,11 +28,11 @@ class Waiters:
         else:
             queue.append((offset, released))
 
-    def reached(self, offset: int) -> None:
+    def reached(self, offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
         """Releases everybody up to `offset`."""
         queue = self._queue
         while queue and queue[0][0] <= offset:
-            queue.popleft()[1](ErrorCode.NONE)
+            queue.popleft()[1](code)
 
     def failed_beyond(self, offset: int, code: ErrorCode) -> None:
         """Tells everybody beyond `offset` that it will not come."""

@@ -1,7 +1,7 @@
 """How `chronik group reset-offsets` finds where to go, and goes there."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -26,8 +26,8 @@ class Move:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        fields = asdict(self)
-        return {**fields, "from": fields.pop("current"), "to": fields.pop("new")}
+        place = {"topic": self.topic, "partition": self.partition}
+        return {**place, "from": self.current, "to": self.new}
 
 
 def plan(

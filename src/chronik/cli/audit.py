@@ -78,14 +78,14 @@ def _partitions(verdict: "Verdict", name: str) -> Table:
         table.add_column(column, justify="left" if column == "partition" else "right")
     expected = sum(row["sent"] for row in rows.values()) / max(1, len(rows))
     for partition, row in rows.items():
-        deviation = row["read"] - expected
+        deviation = round(row["read"] - expected)
         far = abs(deviation) > DEVIATION_SHARE * expected
         table.add_row(
             partition.rpartition("-")[2] if len(topics) == 1 else partition,
             str(row["sent"]),
             str(row["read"]),
             str(row["missed"]),
-            f"{'[yellow]' if far else ''}{deviation:+.0f}{'[/]' if far else ''}",
+            f"{'[yellow]' if far else ''}{deviation:+d}{'[/]' if far else ''}",
             f"{row['offset_min']}-{row['offset_max']}" if row["read"] else "-",
             str(row["gaps"]),
             f"{row['log_start']}-{row['log_end']}" if row["log_end"] >= 0 else "?",

@@ -170,6 +170,7 @@ def _run(settings: NodeSettings) -> int:
     import uvloop
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings))
@@ -177,6 +178,14 @@ def _run(settings: NodeSettings) -> int:
         _complain(_innermost(error), settings)
         return 1
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Connections and segments are open files: as many as the system allows."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _innermost(error: BaseException) -> BaseException:

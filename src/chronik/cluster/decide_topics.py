@@ -58,6 +58,12 @@ def create_topics(
 def _create(
     image: ClusterImage, topic: NewTopic, settings: ControllerSettings, plan: _Plan
 ) -> CreatedTopic:
+    present = image.topics.get(topic.name)
+    if present is not None and present.id == topic.topic_id:
+        # The same command again, after an attempt of which nobody knew the fate.
+        count, factor = len(present.partitions), len(present.partitions[0].replicas)
+        configs = dict(image.topic_overrides(topic.name))
+        return CreatedTopic(topic.name, OK, present.id, count, factor, configs)
     _check_name(image, topic, plan)
     configs = _check_configs(topic, plan.base)
     states = _partitions(image, topic, settings, plan)

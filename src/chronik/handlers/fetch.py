@@ -207,7 +207,8 @@ class _Fetch:
             return result._replace(diverging_epoch=diverging), 1  # worth an answer at once
         if self._timer is None:
             now_ms = self._broker.clock.now_ms()
-            partition.follower_fetched(self._follower, offset, now_ms)
+            epoch = self._request.replica_epoch
+            partition.follower_fetched(self._follower, offset, now_ms, epoch)
             self._broker.isr.follower_fetched(partition)
         read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
         watermark = state.high_watermark

@@ -58,6 +58,8 @@ def _ask(state: RaftState, *, term: int, pre_vote: bool, transfer: bool) -> None
                 last_term=state.log.last_term,
                 pre_vote=pre_vote,
                 transfer=transfer,
+                commit=state.log.committed,
+                commit_term=state.log.committed_term,
             )
         )
 
@@ -101,11 +103,42 @@ def answer(state: RaftState, message: RequestVote) -> None:
         message.last_index, message.last_term
     )
     # A granted pre-vote speaks of the term that was asked for, a refusal of the own one.
-    term = message.term if granted else state.term
-    state.send(VoteResponse(state.id, message.sender, term, granted, message.pre_vote))
+    respond(state, message, message.term if granted else state.term, granted=granted)
     if granted and not message.pre_vote:
         state.election_elapsed = 0
         state.vote = message.sender
+
+
+def respond(state: RaftState, message: RequestVote, term: int, *, granted: bool) -> None:
+    """Answers a request for a vote, and says what is known to be committed."""
+    state.send(
+        VoteResponse(
+            sender=state.id,
+            to=message.sender,
+            term=term,
+            granted=granted,
+            pre_vote=message.pre_vote,
+            commit=state.log.committed,
+            commit_term=state.log.committed_term,
+        )
+    )
+
+
+def learn_commit(state: RaftState, message: RequestVote | VoteResponse) -> None:
+    """Takes over the commit index of somebody who knows more, if this log has that entry.
+
+    Members change when their entry is applied. Those who have applied the end of a joint
+    configuration and left by it may hold the longest logs, yet cannot lead; those who stay do not
+    know that it is committed, and need the votes of those who left. Nobody would ever win (etcd's
+    issue 12359). An entry of equal index and term is the same entry (5.3), so it is committed here.
+    """
+    log = state.log
+    if state.role is Role.LEADER or not log.matches(message.commit, message.commit_term):
+        return
+    is_campaigning = state.role in (Role.CANDIDATE, Role.PRE_CANDIDATE)
+    if log.commit_to(message.commit) and is_campaigning and _has_unapplied_conf_change(state):
+        # The votes so far were counted by members that no longer decide.
+        state.become_follower(state.term, None)
 
 
 def _may_vote(state: RaftState, message: RequestVote) -> bool:

@@ -218,8 +218,16 @@ _FORMS: Final[dict[type[Message], dict[str, _Kind]]] = {
         "last_term": _NUMBER,
         "pre_vote": _FLAG,
         "transfer": _FLAG,
+        "commit": _NUMBER,
+        "commit_term": _NUMBER,
     },
-    VoteResponse: {**_HEAD, "granted": _FLAG, "pre_vote": _FLAG},
+    VoteResponse: {
+        **_HEAD,
+        "granted": _FLAG,
+        "pre_vote": _FLAG,
+        "commit": _NUMBER,
+        "commit_term": _NUMBER,
+    },
     AppendEntries: {
         **_HEAD,
         "prev_index": _NUMBER,

@@ -189,17 +189,21 @@ class RaftNode:
         return state.config.check_quorum and state.leader is not None and heard
 
     def _answer_old_term(self, message: TermMessage) -> None:
+        """Figure 2: the sender hears of the newer term and steps down.
+
+        Without it a member that was added again, and whose old members' votes it asks for, would
+        stay ahead of its cluster for ever: its leader never hears of the term it is in.
+        """
         state = self.state
-        if isinstance(message, AppendEntries | Heartbeat):
-            if state.config.check_quorum or state.config.pre_vote:
-                # A leader of an old term steps down when it hears this, and a node that got ahead
-                # of its cluster is taken in again although nobody answers its requests for votes.
-                state.send(AppendResponse(self.id, message.sender, self.term, 0, rejected=True))
-        elif isinstance(message, RequestVote) and message.pre_vote:
-            state.send(VoteResponse(self.id, message.sender, self.term, False, pre_vote=True))
+        if isinstance(message, AppendEntries | Heartbeat | InstallSnapshot):
+            state.send(AppendResponse(self.id, message.sender, self.term, 0, rejected=True))
+        elif isinstance(message, RequestVote):
+            candidate.respond(state, message, self.term, granted=False)
 
     def _step_present_term(self, message: TermMessage) -> None:
         state = self.state
+        if isinstance(message, RequestVote | VoteResponse):
+            candidate.learn_commit(state, message)
         if isinstance(message, RequestVote):
             candidate.answer(state, message)
         elif isinstance(message, TimeoutNow):

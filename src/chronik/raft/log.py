@@ -67,6 +67,13 @@ class RaftLog:
         return self.base_index + len(self.entries)
 
     @property
+    def committed_term(self) -> int:
+        """Term of the entry at the commit index, which is never compacted past."""
+        term = self.term(self.committed)
+        assert term is not None
+        return term
+
+    @property
     def last_term(self) -> int:
         """Term of the last entry."""
         return self.entries[-1].term if self.entries else self.base_term

@@ -120,6 +120,9 @@ class RequestVote:
     pre_vote: bool = False
     transfer: bool = False
     """The old leader asked for this election, so leases do not stand against it (thesis 3.10)."""
+    commit: int = 0
+    """The last entry that the sender knows to be committed, see `candidate.learn_commit`."""
+    commit_term: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ class VoteResponse:
     term: int
     granted: bool
     pre_vote: bool = False
+    commit: int = 0
+    commit_term: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,13 @@ class Duplicate(NamedTuple):
 class Follower:
     """What a leader knows of one other replica."""
 
-    __slots__ = ("caught_up_ms", "end", "fetched_ms", "leader_end_then")
+    __slots__ = ("broker_epoch", "caught_up_ms", "end", "fetched_ms", "leader_end_then")
 
     def __init__(self, now_ms: int) -> None:
         self.end = -1
         """Up to here the follower has everything on disk; -1 until it has asked once."""
+        self.broker_epoch = -1
+        """The registration of the process that asked last (KIP-903)."""
         self.caught_up_ms = now_ms
         """When it last had everything that the leader had."""
         self.fetched_ms = now_ms
@@ -154,12 +156,15 @@ class ReplicaState:
         self.durable_end = max(self.durable_end, end_offset)
         return self.is_leader and self._recompute_watermark()
 
-    def follower_fetched(self, node_id: int, offset: int, now_ms: int) -> bool:
+    def follower_fetched(
+        self, node_id: int, offset: int, now_ms: int, broker_epoch: int = -1
+    ) -> bool:
         """A follower asks from `offset`: it has all before it on disk. True: watermark moved."""
         follower = self.followers.get(node_id)
         if follower is None:
             return False
         follower.end = offset
+        follower.broker_epoch = broker_epoch
         if offset >= self.durable_end:
             follower.caught_up_ms = now_ms
         elif offset >= follower.leader_end_then:

@@ -90,7 +90,12 @@ class RaftStore:
     @property
     def is_empty(self) -> bool:
         """True for a node that was never bootstrapped and has never heard of a cluster."""
-        return self._sequence == 1
+        return self._mark is None and self._hard_state == HardState()
+
+    @property
+    def is_failed(self) -> bool:
+        """True after a failed sync: no further call helps, only opening the store anew."""
+        return self._is_failed
 
     def load(self) -> Stored:
         """What `open` has found (or `bootstrap` written); before the first `save` only."""
@@ -99,7 +104,7 @@ class RaftStore:
 
     def bootstrap(self, conf_state: ConfState) -> None:
         """Writes the initial members; on first start of each of them, with equal members."""
-        assert self.is_empty, "bootstrap is for a store that holds nothing"
+        assert self.is_empty, "bootstrap is for a node that knows nothing"
         snapshot = Snapshot(BOOTSTRAP_INDEX, 1, conf_state)
         hard_state = HardState(term=1, commit=BOOTSTRAP_INDEX)
         self.save(hard_state, (), snapshot)
@@ -116,6 +121,9 @@ class RaftStore:
         records: list[bytes] = []
         mark = self._mark
         if snapshot is not None:
+            if self._file is None:
+                # The log comes first: snapshots without one mean that it was lost.
+                self._roll([], 0)
             self._write_snapshot(snapshot)
             mark = wal.SnapshotMark(snapshot.index, snapshot.term)
             records.append(wal.mark_record(mark, installed=True))
@@ -320,12 +328,11 @@ class RaftStore:
             self._fs.fdatasync(self._file)
 
     def _check_not_wiped(self, names: Sequence[str]) -> None:
-        """Snapshots without any log: the log was lost, unless the bootstrap was not finished."""
+        """Snapshots, or a later segment's torn beginning, without any log: the log was lost."""
         if self._segments:
             return
         snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
-        newest = int(snapshots[-1].partition("-")[0]) if snapshots else 0
-        if self._sequence > 1 or newest > BOOTSTRAP_INDEX:
+        if self._sequence > 1 or snapshots:
             raise RaftStoreDamaged(self._directory, 0, "the log is missing")
 
     def _check_whole(self, replay: wal.Replay) -> None:
