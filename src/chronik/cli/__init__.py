@@ -11,7 +11,10 @@ _COMMANDS = {
     "consume": "chronik.cli.consume",
     "config": "chronik.cli.config",
     "group": "chronik.cli.group",
+    "audit": "chronik.cli.audit",
     "demo": "chronik.cli.demo",
+    "diagnose": "chronik.cli.diagnose",
+    "verify": "chronik.cli.verify",
     "up": "chronik.cli.up",
 }
 """Name to module; a module is loaded only when its command is used, so that `up` starts at once."""

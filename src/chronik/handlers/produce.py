@@ -138,6 +138,7 @@ class _Result:
         "append_time_ms",
         "base_offset",
         "code",
+        "last_offset",
         "log_start",
         "message",
         "records",
@@ -148,7 +149,7 @@ class _Result:
     def __init__(self, wanted: ProducePartition) -> None:
         self.wanted = wanted
         self.code = ErrorCode.NONE
-        self.base_offset = -1
+        self.base_offset = self.last_offset = -1
         self.append_time_ms = NO_TIMESTAMP
         self.log_start = -1
         self.records: tuple[tuple[int, str], ...] = ()
@@ -158,7 +159,7 @@ class _Result:
     def fail(self, code: ErrorCode, message: str) -> None:
         """The batch is not, or not surely, in the log."""
         self.code, self.message = code, message
-        self.base_offset = self.append_time_ms = self.log_start = -1
+        self.base_offset = self.last_offset = self.append_time_ms = self.log_start = -1
 
     def encoded(self) -> PartitionResult:
         """As the wire room wants it."""
@@ -264,7 +265,7 @@ class _Answer:
     ) -> None:
         """Notes the result, good as soon as the partition has reached the batch's end."""
         result = _Result(wanted)
-        result.base_offset = appended.base_offset
+        result.base_offset, result.last_offset = appended.base_offset, appended.last_offset
         result.append_time_ms = append_time_ms
         result.log_start = partition.state.log_start
         self._results.append(result)
@@ -346,6 +347,7 @@ class _Answer:
                 self.broker.partitions.name_of(result.wanted.topic, result.wanted.topic_id),
                 result.wanted.index,
                 base_offset=result.base_offset,
+                last_offset=result.last_offset,
                 acks=self.acks,
                 client_id=self.call.client_id,
                 correlation_id=self.call.correlation_id,

@@ -1,0 +1,20 @@
+"""Ledgers of any kind by their names: Arrow files, or JSON lines of the Verifiable clients."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from chronik.audit.ledger import ledger_files, read_rows
+from chronik.audit.rows import Row
+from chronik.audit.verifiable import read_verifiable
+
+JSON_SUFFIXES = (".json", ".jsonl", ".txt", ".log")
+
+
+def read_any(paths: Iterable[Path]) -> list[Row]:
+    rows: list[Row] = []
+    for path in paths:
+        if path.is_file() and path.suffix in JSON_SUFFIXES:
+            rows.extend(read_verifiable(path))
+        else:
+            rows.extend(read_rows(ledger_files([path])))
+    return rows
