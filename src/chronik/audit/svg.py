@@ -6,7 +6,7 @@ from html import escape
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 34
 TICKS = 4
-BAR_HEIGHT, BAR_GAP, BAR_LABEL = 20, 8, 190
+BAR_HEIGHT, BAR_GAP, BAR_LABEL, BAR_TEXT = 20, 8, 130, 260
 
 Series = tuple[str, Sequence[float]]
 
@@ -30,7 +30,7 @@ def bar_chart(bars: Sequence[tuple[str, float, str]], *, top: float | None = Non
     if not bars:
         return "<p>nothing to show</p>"
     highest = top or max(value for _, value, _ in bars) or 1
-    room = WIDTH - BAR_LABEL - 160
+    room = WIDTH - BAR_LABEL - BAR_TEXT
     parts = []
     for number, (label, value, text) in enumerate(bars):
         y = TOP + number * (BAR_HEIGHT + BAR_GAP)

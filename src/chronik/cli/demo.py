@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 VICTIM = 2
 KILL_AT = 0.3
+RATE = 25_000.0
+"""Messages a second: slow enough that the accident happens in the middle of the batch."""
 RETURN_AFTER_S = 1.0
 
 
@@ -100,6 +102,7 @@ def _produce_and_audit(
         run=1,
         ledger=folder / "ledger",
         messages=messages,
+        rate=RATE,
         acks="all",
         idempotent=True,
         partitions=3,
