@@ -162,6 +162,24 @@ def test_an_empty_directory_is_an_empty_node() -> None:
     assert store.load() == Stored(HardState(), ConfState(), Snapshot(), ())
 
 
+@pytest.mark.parametrize("operations", range(12))
+def test_a_first_save_that_is_a_snapshot_survives_a_power_cut(operations: int) -> None:
+    # A node that joins may hear of its cluster by a snapshot first.
+    for seed in range(10):
+        disk = SimDisk()
+        store = RaftStore.open(disk, DIRECTORY)
+        disk.power_cut_after = operations
+        saved = Stored(HardState(4, None, 50), VOTERS, Snapshot(50, 3, VOTERS, b"state"), ())
+        try:
+            store.save(saved.hard_state, (), saved.snapshot)
+        except PowerCutError:
+            disk.crash(Random(seed))
+            again = RaftStore.open(disk, DIRECTORY)
+            assert again.is_empty or again.load() == saved
+        else:
+            assert reopened(disk) == saved
+
+
 # ---- damage
 
 
@@ -301,6 +319,7 @@ def test_after_a_failed_sync_nothing_is_promised_until_the_store_is_opened_anew(
         store.save(HardState(2, 1, 4), ())
     with pytest.raises(OSError, match="open the store anew"):
         store.save(HardState(2, 1, 4), ())
+    assert store.is_failed
     assert [one.index for one in reopened(disk).entries] == [2, 3, 4]
 
 

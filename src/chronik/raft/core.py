@@ -257,6 +257,18 @@ class RaftNode:
         """Asks the leader to hand over; given up after an election timeout."""
         self._serve(TransferLeadership(self.id, self.id, target))
 
+    def best_successor(self) -> NodeId | None:
+        """Whom a leader that goes away hands over to: the voter heard of lately that has most."""
+        state = self.state
+        if state.role is not Role.LEADER:
+            return None
+        others = [
+            (state.progress[node].match, -node)
+            for node in state.members.voters.ids - {state.id}
+            if state.progress[node].is_recently_active
+        ]
+        return -max(others)[1] if others else None
+
     def report_unreachable(self, node: NodeId) -> None:
         """The transport could not deliver: appends in flight are taken as lost."""
         progress = self.state.progress.get(node)
