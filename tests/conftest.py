@@ -30,6 +30,7 @@ NewTopic = Callable[..., str]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="rewrite expected scenario output")
     parser.addoption("--server", choices=("chronik", "kafka"), default="chronik")
+    parser.addoption("--soak", action="store_true", help="run the long versions too")
 
 
 def terminate(number: int, _: object) -> None:

@@ -36,7 +36,7 @@ APIS = [
     "unregister_broker", "describe_transactions", "list_transactions", "allocate_producer_ids",
     "consumer_group_heartbeat", "consumer_group_describe", "list_config_resources",
     "describe_topic_partitions", "consumer_protocol_subscription",
-    "consumer_protocol_assignment",
+    "consumer_protocol_assignment", "end_quorum_epoch", "add_raft_voter", "remove_raft_voter",
 ]
 # fmt: on
 

@@ -1,13 +1,15 @@
 """One node: builds every part once, starts them in order, stops them in the reverse order."""
 
 import asyncio
+import errno
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from chronik.broker.broker import Broker
 from chronik.broker.clock import Clock, SystemClock
@@ -18,8 +20,10 @@ from chronik.broker.disk import Disk
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
+from chronik.broker.joining import Joining
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.maintenance import Maintenance
+from chronik.broker.membership import PEER_LISTENER
 from chronik.broker.metrics import Metrics
 from chronik.broker.partitions import Partitions, Parts
 from chronik.broker.producer_ids import ProducerIds
@@ -27,13 +31,14 @@ from chronik.broker.replication import Replication
 from chronik.broker.status import Health, ListenerStatus, NodeStatus
 from chronik.broker.watch import LoopWatch
 from chronik.cluster.commands import ControllerSettings
-from chronik.cluster.image import Endpoint
+from chronik.cluster.image import EMPTY, Endpoint
 from chronik.handlers.peer_table import PEER_TABLE
 from chronik.handlers.router import Router
 from chronik.handlers.table import TABLE
 from chronik.model import limits
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
+from chronik.model.node_config import static_configs
 from chronik.model.settings import NodeSettings
 from chronik.net.budget import Budget
 from chronik.net.http import HttpServer, Pages
@@ -69,6 +74,7 @@ class Node:
     ) -> None:
         self.settings = settings
         self.port = 0
+        self.peer_port = 0
         self.http_port: int | None = None
         self._tasks = tasks
         self._fs = fs if fs is not None else RealFileSystem()
@@ -92,17 +98,23 @@ class Node:
         self._started_ns = self._clock.monotonic_ns()
         self._budget = Budget()
         self._http: HttpServer | None = None
-        static = dict(settings.configs)
-        static.setdefault("chronik.durability", settings.durability)
-        self._static = static
+        self._static = static_configs(settings, LISTENER)
         self._peers = PeerLinks(tasks)
         for node_id, host, port in settings.peers:
             self._peers.set_address(node_id, host, port)
         self._store = RaftStore.open(self._fs, self._data_dir.metadata)
         self.broker = self._build()
         self._maintenance = Maintenance(self.broker)
+        self._joining = Joining(
+            settings.node_id, settings.peers, self.broker.controller, self._peers
+        )
         self._replication = Replication(
-            settings.node_id, self._peers, self.broker.commit, self._disk, tasks
+            settings.node_id,
+            self._peers,
+            self.broker.commit,
+            self._disk,
+            tasks,
+            self._broker_epoch,
         )
         self._listener = Listener(
             Router(self.broker, TABLE, tasks), self._clock, self._budget, self._connections_max()
@@ -112,6 +124,10 @@ class Node:
         )
         self._lifecycle: Lifecycle | None = None
         self._controller_tasks: list[asyncio.Task[None]] = []
+
+    def _broker_epoch(self) -> int:
+        me = self.broker.controller.image.brokers.get(self.settings.node_id)
+        return -1 if me is None else me.epoch
 
     # -- building
 
@@ -174,7 +190,7 @@ class Node:
 
     def _build_controller(self) -> Controller:
         node_id = self.settings.node_id
-        if self._store.is_empty:
+        if self._store.is_empty and not self.settings.join:
             voters = tuple(sorted(peer[0] for peer in self.settings.peers)) or (node_id,)
             self._store.bootstrap(ConfState(voters=voters))
         draw = random.Random(secrets.randbits(64)).randrange
@@ -201,15 +217,26 @@ class Node:
         """Metadata first, then the logs, then the door."""
         self._watch.start()
         broker, controller = self.broker, self.broker.controller
-        self.port = await self._listener.bind(self.settings.host, self.settings.port)
+        host, port = self.settings.host, self.settings.port
+        self.port = await _listening("--port", host, port, self._listener.bind(host, port))
         if self.settings.peers:
-            await self._peer_listener.bind(self.settings.host, self.settings.peer_port)
+            host = self.settings.peer_host or self.settings.host
+            port = self.settings.peer_port
+            self.peer_port = await _listening(
+                "--peer-port", host, port, self._peer_listener.bind(host, port)
+            )
             await self._peer_listener.start()
         self._controller_tasks = await controller.start(self._tasks)
+        controller.subscribe(self._joining.learn)
+        self._joining.learn(EMPTY, controller.image)
+        if self.settings.join:
+            address = self._joining.own_address(self.advertised[0], self.peer_port)
+            joining = self._tasks.create_task(self._joining.run(address))
+            self._controller_tasks.append(joining)
         self._lifecycle = Lifecycle(
             self.settings.node_id,
             controller,
-            (Endpoint(LISTENER, *self.advertised),),
+            self._endpoints(),
             self.settings.rack,
         )
         # Registered, this node has the whole image: only now can it tell its logs from strays.
@@ -224,17 +251,29 @@ class Node:
         await self._start_http()
         self._maintenance.start(self._tasks)
 
+    def _endpoints(self) -> tuple[Endpoint, ...]:
+        client = Endpoint(LISTENER, *self.advertised)
+        if not self.settings.peers:
+            return (client,)
+        peer = self._joining.own_address(self.advertised[0], self.peer_port)
+        return client, Endpoint(PEER_LISTENER, *peer)
+
     async def _start_http(self) -> None:
         self._connect_metrics()
         if self.settings.http_port is not None:
             self._http = HttpServer(Pages(self.metrics, self.status, self.health), self._tasks)
-            self.http_port = await self._http.start(self.settings.host, self.settings.http_port)
+            host = self.settings.http_host or self.settings.host
+            port = self.settings.http_port
+            self.http_port = await _listening(
+                "--http-port", host, port, self._http.start(host, port)
+            )
 
     async def stop(self) -> None:
         """Hands over, finishes what is under way, makes it durable, frees the ports."""
         self._maintenance.stop()
         if self._lifecycle is not None:
             await self._lifecycle.hand_over(HAND_OVER_S)
+            await self.broker.controller.hand_over(HAND_OVER_S)
             self._lifecycle.stop()
         self._listener.stop_accepting()
         if self._http is not None:
@@ -247,6 +286,8 @@ class Node:
         await self.broker.partitions.close()
         for task in self._controller_tasks:
             task.cancel()
+        await asyncio.gather(*self._controller_tasks, return_exceptions=True)
+        await self.broker.controller.saved()
         self._peer_listener.close()
         self._peers.close()
         self._store.close()
@@ -318,6 +359,28 @@ class Node:
         providers.is_controller = lambda: int(
             self.broker.controller.leader_id == self.settings.node_id
         )
+
+
+class ListenError(OSError):
+    """An address cannot be listened on; the message says which, why and what to do."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+async def _listening(option: str, host: str, port: int, bind: Coroutine[Any, Any, int]) -> int:
+    try:
+        return await bind
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ListenError(
+                error.errno,
+                f"port {port} on {host} is taken: stop what listens there, "
+                f"or choose another with {option}",
+            ) from error
+        reason = error.strerror or str(error)
+        message = f"cannot listen on {host}:{port} ({option}): {reason}"
+        raise ListenError(error.errno, message) from error
 
 
 @asynccontextmanager

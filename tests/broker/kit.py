@@ -61,6 +61,7 @@ class World:
         self.loop = asyncio.get_running_loop()
         self.fs = SimDisk()
         self.fs.mkdir("/topics")
+        self.fs.fsync_dir("/")
         self.disk = StepDisk(self.loop, workers)
         self.commit = GroupCommit(self.loop, self.disk, SystemClock())
         self.storage = Storage(self.fs)
@@ -96,6 +97,9 @@ class World:
 
     def _answer(self, number: int, code: ErrorCode) -> None:
         self.answers.append((number, code))
+
+    def is_failing(self) -> bool:
+        return self.commit.failing is not None
 
     async def settle(self) -> None:
         """Runs the loop and the disk until nothing is left to do."""

@@ -39,7 +39,10 @@ def test_fm20_any_order_of_appends_and_disk_steps_keeps_every_acked_batch(seed: 
         sent: dict[int, tuple[int, int]] = {}
         for number in range(80):
             index = rng.randrange(4)
-            sent[number] = (index, world.produce(world.partitions[index], number, rng.randint(1, 3)))
+            sent[number] = (
+                index,
+                world.produce(world.partitions[index], number, rng.randint(1, 3)),
+            )
             if rng.random() < 0.5:
                 await turn()
             if rng.random() < 0.1:
@@ -55,9 +58,7 @@ def test_fm20_any_order_of_appends_and_disk_steps_keeps_every_acked_batch(seed: 
                 for number, code in world.answers
                 if code is OK and sent[number][0] == index
             }
-            stored = {
-                offset: data for offset, data in contents(partition) if b"/0" in data
-            }
+            stored = {offset: data for offset, data in contents(partition) if b"/0" in data}
             assert set(stored) == set(acked), "the acked ones and nothing else"
             for offset, number in acked.items():
                 assert f"{number}/0".encode() in stored[offset]
@@ -118,12 +119,12 @@ def test_fm63_a_failing_disk_refuses_what_it_did_not_take_and_service_resumes(ca
         world.produce(partition, 2)
         await world.settle()
         assert world.answers == [(1, STORAGE), (2, STORAGE)]
-        assert world.commit.failing is not None
+        assert world.is_failing()
         assert partition.state.log_end == partition.state.high_watermark == 0
         assert world.produce(partition, 3) == 0
         await world.settle()
         assert world.answers[2:] == [(3, OK)]
-        assert world.commit.failing is None
+        assert not world.is_failing()
         assert [offset for offset, _ in contents(partition)] == [0]
 
     run(scenario)
@@ -250,9 +251,7 @@ def test_a_failing_operation_gives_the_log_back() -> None:
         world.produce(partition, 1)
         await world.settle()
         world.fs.fail(None, errno.ENOSPC, times=1)
-        operation = asyncio.ensure_future(
-            world.commit.operate(partition, partition.log.checkpoint)
-        )
+        operation = asyncio.ensure_future(world.commit.operate(partition, partition.log.checkpoint))
         await world.settle()
         with pytest.raises(OSError, match="space"):
             await operation
@@ -271,9 +270,7 @@ def test_a_cancelled_operation_keeps_the_log_until_the_disk_is_done_with_it() ->
         partition = world.partitions[0]
         world.produce(partition, 1)
         await world.settle()
-        operation = asyncio.ensure_future(
-            world.commit.operate(partition, partition.log.checkpoint)
-        )
+        operation = asyncio.ensure_future(world.commit.operate(partition, partition.log.checkpoint))
         await turn()
         operation.cancel()
         await turn()
@@ -292,9 +289,7 @@ def test_an_operation_cancelled_at_the_moment_of_its_turn_passes_the_turn_on() -
         partition = world.partitions[0]
         world.produce(partition, 1)
         await turn()
-        operation = asyncio.ensure_future(
-            world.commit.operate(partition, partition.log.checkpoint)
-        )
+        operation = asyncio.ensure_future(world.commit.operate(partition, partition.log.checkpoint))
         await turn()
         world.disk.step()  # gives the turn to the operation ...
         operation.cancel()  # ... which is gone before it runs

@@ -1,9 +1,11 @@
 """Groups of several members: rebalances, restarts and deaths, with each client library."""
 
 import asyncio
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -39,7 +41,8 @@ class Member(ABC):
         """Its partitions."""
 
     @abstractmethod
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Commits what was polled; nothing but `close` may follow."""
 
     @abstractmethod
     def close(self) -> None:
@@ -73,6 +76,8 @@ class ConfluentMember(Member):
 
 
 class KafkaPythonMember(Member):
+    """It has a thread, because a rebalance moves on only while every member polls."""
+
     def __init__(self, bootstrap: str, group: str, topic: str, **more: object) -> None:
         self._consumer: Any = KafkaConsumer(
             topic,
@@ -84,11 +89,21 @@ class KafkaPythonMember(Member):
             heartbeat_interval_ms=500,
             **more,
         )
+        self._values: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for records in self._consumer.poll(timeout_ms=100).values():
+                for each in records:
+                    self._values.put(each.value)
 
     @override
     def poll(self) -> list[bytes | None]:
-        found = self._consumer.poll(timeout_ms=50)
-        return [each.value for records in found.values() for each in records]
+        time.sleep(0.05)
+        return [self._values.get() for _ in range(self._values.qsize())]
 
     @override
     def owned(self) -> set[int]:
@@ -96,11 +111,17 @@ class KafkaPythonMember(Member):
 
     @override
     def commit(self) -> None:
+        self._end_thread()
         self._consumer.commit()
 
     @override
     def close(self) -> None:
+        self._end_thread()
         self._consumer.close(autocommit=False)
+
+    def _end_thread(self) -> None:
+        self._stop.set()
+        self._thread.join()
 
 
 class AioMember(Member):

@@ -5,19 +5,19 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from chronik.broker.clock import SystemClock
+from chronik.broker.clock import Clock, SystemClock
 from chronik.handlers.call import Call, Peer
 from chronik.net.budget import Budget
 from chronik.net.connection import Connection
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps what is written; `reading` and `aborted` are what a socket would be told."""
+    """Keeps what is written; `is_reading` and `aborted` are what a socket would be told."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.1", 5), "sockname": ("10.0.0.2", 9092)})
         self.written = bytearray()
-        self.reading = True
+        self._reading = True
         self.aborted = False
         self.closed = False
 
@@ -29,10 +29,13 @@ class FakeTransport(asyncio.Transport):
             self.written += data
 
     def pause_reading(self) -> None:
-        self.reading = False
+        self._reading = False
 
     def resume_reading(self) -> None:
-        self.reading = True
+        self._reading = True
+
+    def is_reading(self) -> bool:
+        return self._reading
 
     def is_closing(self) -> bool:
         return self.aborted or self.closed
@@ -68,7 +71,7 @@ class FakeListener:
 
     def __init__(self, router: Any = None, budget: Budget | None = None, size: int = 4096) -> None:
         self.router: Any = router if router is not None else Calls()
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         self.budget = budget if budget is not None else Budget()
         self.receive_buffer = memoryview(bytearray(size))
         self.connections: list[Connection] = []
@@ -113,7 +116,7 @@ def request(correlation_id: int, size: int = 8) -> bytes:
     return struct.pack(">hhi", 18, 0, correlation_id).ljust(size, b"x")
 
 
-def answers(data: bytes) -> list[tuple[int, bytes]]:
+def answers(data: bytes | bytearray) -> list[tuple[int, bytes]]:
     """(correlation id, body) of the answers in what was written; all of them whole."""
     found = []
     position = 0

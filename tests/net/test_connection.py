@@ -137,9 +137,9 @@ def test_fm62_too_many_requests_in_flight_stop_the_reading_until_some_are_answer
     connection, transport = listener.connect()
     count = limits.IN_FLIGHT_REQUESTS_PER_CONNECTION_MAX + 1
     feed(connection, framed(*[request(n) for n in range(count)]))
-    assert not transport.reading
+    assert not transport.is_reading()
     listener.router.calls[0].reply((b"",))
-    assert transport.reading
+    assert transport.is_reading()
     assert len(listener.router.calls) == count, "nothing was dropped"
 
 
@@ -148,20 +148,20 @@ def test_fm62_too_many_bytes_in_flight_stop_the_reading(monkeypatch: pytest.Monk
     listener = FakeListener()
     connection, transport = listener.connect()
     feed(connection, framed(request(0, 600)))
-    assert transport.reading
+    assert transport.is_reading()
     feed(connection, framed(request(1, 600)))
-    assert not transport.reading
+    assert not transport.is_reading()
     listener.router.calls[0].reply((b"",))
-    assert transport.reading
+    assert transport.is_reading()
 
 
 def test_a_client_that_does_not_take_its_answers_is_not_read() -> None:
     listener = FakeListener()
     connection, transport = listener.connect()
     connection.pause_writing()
-    assert not transport.reading
+    assert not transport.is_reading()
     connection.resume_writing()
-    assert transport.reading
+    assert transport.is_reading()
 
 
 def test_fm62_the_nodes_budget_stops_every_connection_that_sends() -> None:
@@ -170,11 +170,11 @@ def test_fm62_the_nodes_budget_stops_every_connection_that_sends() -> None:
     two, second = listener.connect()
     feed(one, framed(request(0, 1001)))
     feed(two, framed(request(1)))
-    assert not first.reading
-    assert not second.reading
+    assert not first.is_reading()
+    assert not second.is_reading()
     listener.router.calls[0].reply((b"",))
-    assert first.reading
-    assert second.reading
+    assert first.is_reading()
+    assert second.is_reading()
 
 
 def test_fm62_a_connection_held_by_its_own_limit_is_not_forgotten_when_the_budget_is_used_up(
@@ -189,9 +189,9 @@ def test_fm62_a_connection_held_by_its_own_limit_is_not_forgotten_when_the_budge
     feed(large, framed(request(1, 1500)))
     of_small, of_large = listener.router.calls
     of_small.reply((b"",))
-    assert not small_transport.reading, "the node's budget is used up"
+    assert not small_transport.is_reading(), "the node's budget is used up"
     of_large.reply((b"",))
-    assert small_transport.reading
+    assert small_transport.is_reading()
 
 
 def test_fm62_a_slow_reader_is_not_forgotten_when_the_budget_is_used_up() -> None:
@@ -201,9 +201,9 @@ def test_fm62_a_slow_reader_is_not_forgotten_when_the_budget_is_used_up() -> Non
     slow.pause_writing()
     feed(other, framed(request(0, 1500)))
     slow.resume_writing()
-    assert not transport.reading
+    assert not transport.is_reading()
     listener.router.calls[0].reply((b"",))
-    assert transport.reading
+    assert transport.is_reading()
 
 
 def test_a_connection_that_leaves_gives_its_bytes_back_to_those_who_wait() -> None:
@@ -212,9 +212,9 @@ def test_a_connection_that_leaves_gives_its_bytes_back_to_those_who_wait() -> No
     two, transport = listener.connect()
     feed(one, framed(request(0, 2000)))
     feed(two, framed(request(1)))
-    assert not transport.reading
+    assert not transport.is_reading()
     one.connection_lost(None)
-    assert transport.reading
+    assert transport.is_reading()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(8, 700)), max_size=40), st.randoms())
@@ -227,7 +227,7 @@ def test_fm62_whatever_comes_and_goes_nobody_waits_for_ever(
     sent = 0
     for number, size in arrivals:
         connection, transport = clients[number]
-        if transport.reading:
+        if transport.is_reading():
             feed(connection, framed(request(sent, size)))
             sent += 1
         waiting = [call for call in listener.router.calls if call.answer is None]
@@ -236,7 +236,7 @@ def test_fm62_whatever_comes_and_goes_nobody_waits_for_ever(
     for call in listener.router.calls:
         if call.answer is None:
             call.reply((b"",))
-    assert all(transport.reading for _, transport in clients)
+    assert all(transport.is_reading() for _, transport in clients)
     assert listener.budget.used == 0
     assert len(listener.router.calls) == sent
 
@@ -255,8 +255,8 @@ def test_fm59_a_connection_that_stops_reading_answers_what_it_has() -> None:
     connection, transport = listener.connect()
     feed(connection, framed(request(0), request(1)))
     connection.stop_reading()
-    assert not transport.reading
+    assert not transport.is_reading()
     for call in listener.router.calls:
         call.reply((b"",))
     assert [number for number, _ in answers(transport.written)] == [0, 1]
-    assert not transport.reading, "and takes no more"
+    assert not transport.is_reading(), "and takes no more"

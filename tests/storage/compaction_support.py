@@ -3,8 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tests.storage.support import CODECS, NOW, append, raw_batch, read_all, record, run
+from tests.storage.support import (
+    CODECS,
+    NOW,
+    append,
+    new_disk,
+    open_log,
+    raw_batch,
+    read_all,
+    record,
+    run,
+)
 
+from chronik.sim.disk import SimDisk
 from chronik.storage.compaction import Compaction
 from chronik.storage.compaction_plan import CompactionRules, Plan, plan
 from chronik.storage.log import Log
@@ -15,6 +26,7 @@ from chronik.wire.records import batch_crc, scan
 HOUR_MS = 3_600_000
 RULES = CompactionRules(dirty_ratio_min=0.0, delete_retention_ms=HOUR_MS)
 ONE_BATCH_PER_SEGMENT = LogConfig(segment_bytes=1, index_interval_bytes=150)
+LARGE = LogConfig(segment_bytes=100_000, index_interval_bytes=150)
 Pair = tuple[bytes | None, bytes | None]
 
 
@@ -27,7 +39,10 @@ class Sent(NamedTuple):
     timestamp: int = NOW
 
 
-def keyed(base_offset: int, pairs: Sequence[Pair], sent: Sent = Sent()) -> bytes:
+PLAIN = Sent()
+
+
+def keyed(base_offset: int, pairs: Sequence[Pair], sent: Sent = PLAIN) -> bytes:
     """One batch; record i is i milliseconds younger than the first and has a header."""
     records = b"".join(
         record(i, i, value, key, [("n", str(base_offset + i).encode())])
@@ -43,7 +58,7 @@ def keyed(base_offset: int, pairs: Sequence[Pair], sent: Sent = Sent()) -> bytes
     )
 
 
-def put(log: Log, *pairs: Pair, sent: Sent = Sent()) -> bytes:
+def put(log: Log, *pairs: Pair, sent: Sent = PLAIN) -> bytes:
     """Appends one batch."""
     made = keyed(log.end_offset, pairs, sent)
     append(log, made)
@@ -101,3 +116,16 @@ def records_of(log: Log) -> list[Record]:
 def pairs_of(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
     """(offset, key, value), without those that `roll` wrote."""
     return [(one.offset, one.key, one.value) for one in records_of(log) if one.key != b"~"]
+
+
+def new_log(config: LogConfig = LARGE) -> tuple[SimDisk, Log]:
+    disk = new_disk()
+    return disk, open_log(disk, config)[0]
+
+
+def ready(log: Log, *, map_bytes_max: int = 1 << 20) -> Compaction:
+    work = planned(log)
+    assert work is not None
+    compaction = Compaction(work, NOW, map_bytes_max=map_bytes_max)
+    compaction.build_map()
+    return compaction

@@ -24,7 +24,7 @@ VALUES = st.lists(st.binary(max_size=40), min_size=1, max_size=5)
 
 
 def encoded(*values: bytes, **fields: int) -> bytearray:
-    return bytearray(Batch(values=values or (b"a",), **fields).encode())  # type: ignore[arg-type]
+    return bytearray(Batch(values=values or (b"a",), **fields).encode())
 
 
 def test_every_field_is_read_from_its_place() -> None:
@@ -84,7 +84,9 @@ def test_a_batch_without_a_producer_has_no_last_sequence() -> None:
 
 
 @given(st.lists(VALUES, min_size=1, max_size=4), st.data())
-def test_a_scan_ends_at_the_first_torn_batch(batches: list[list[bytes]], data: st.DataObject) -> None:
+def test_a_scan_ends_at_the_first_torn_batch(
+    batches: list[list[bytes]], data: st.DataObject
+) -> None:
     parts = [bytes(encoded(*values)) for values in batches]
     whole = b"".join(parts)
     cut = data.draw(st.integers(0, len(whole)))

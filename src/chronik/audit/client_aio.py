@@ -121,6 +121,7 @@ class Consumer(_Looped):
             enable_auto_commit=bool(settings.group),
             auto_offset_reset="earliest",
             isolation_level="read_committed",
+            fetch_max_wait_ms=settings.fetch_wait_ms,
         )
         if settings.group:
             client.subscribe([settings.topic], listener=_listener(client, self._moved))

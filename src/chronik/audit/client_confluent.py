@@ -108,6 +108,7 @@ class Consumer:
 
     def __init__(self, settings: ConsumerSettings, moved: Moved) -> None:
         self._settings, self._moved = settings, moved
+        self._start = -1 if settings.group else 0
         self._client: Any = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": settings.bootstrap,
@@ -115,6 +116,7 @@ class Consumer:
                 "enable.auto.commit": bool(settings.group),
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
+                "fetch.wait.max.ms": settings.fetch_wait_ms,
                 "log_level": 2,
             }
         )
@@ -144,7 +146,8 @@ class Consumer:
         for place in assigned:
             with transient(confluent_kafka.KafkaException):
                 ends = self._client.get_watermark_offsets(place, cached=True)
-            position = place.offset if place.offset >= 0 else -1
+            # Nothing read yet: an assigned partition is still where it began.
+            position = place.offset if place.offset >= 0 else self._start
             found[place.partition] = Place(position, ends[1] if ends and ends[1] >= 0 else -1)
         return found
 

@@ -88,6 +88,7 @@ class Consumer:
             enable_auto_commit=bool(settings.group),
             auto_offset_reset="earliest",
             max_poll_records=settings.poll_records_max,
+            fetch_max_wait_ms=settings.fetch_wait_ms,
         )
         if settings.group:
             self._client.subscribe([settings.topic], listener=_listener(self._moves))

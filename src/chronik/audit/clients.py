@@ -49,6 +49,8 @@ class ConsumerSettings(NamedTuple):
     partitions: int
     group: str = ""
     poll_records_max: int = 500
+    fetch_wait_ms: int = 500
+    """How long a broker may sleep on a fetch that finds nothing (fetch.wait.max.ms)."""
 
 
 class Outgoing(NamedTuple):

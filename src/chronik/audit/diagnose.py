@@ -12,7 +12,8 @@ from chronik.audit.diagnosis import Cause, Diagnosis, conclude
 from chronik.audit.log_rules import RULES, not_by_retries
 from chronik.audit.logs import LogEvent, read_log
 from chronik.audit.trace_rules import diagnose_events
-from chronik.trace.events import EventKind
+from chronik.audit.traces import FROZEN_NS
+from chronik.trace.events import EventKind, TraceEvent
 from chronik.trace.reader import events, read_table
 
 _WANTED = (
@@ -43,9 +44,15 @@ def diagnose_log_events(found: list[LogEvent]) -> Diagnosis:
     return diagnosis
 
 
-def diagnose_traces(directory: Path) -> Diagnosis:
-    table = read_table(directory)
-    found = events(table)
-    diagnosis = diagnose_events(found, directory.name)
+def read_traces(*directories: Path) -> list[TraceEvent]:
+    """The events of all nodes of one machine, in the order of its monotonic clock."""
+    found = [event for directory in directories for event in events(read_table(directory))]
+    return found if len(directories) == 1 else sorted(found, key=lambda event: event.mono_ns)
+
+
+def diagnose_traces(*directories: Path, frozen_ns: int = FROZEN_NS) -> Diagnosis:
+    """One directory per node; of a cluster, those of all nodes tell more than each alone."""
+    found = read_traces(*directories)
+    diagnosis = diagnose_events(found, directories[0].name, frozen_ns)
     diagnosis.events = dict(Counter(EventKind(event.kind).name for event in found))
     return diagnosis

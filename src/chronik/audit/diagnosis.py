@@ -10,17 +10,27 @@ CONFIDENCES = (CERTAIN, LIKELY, POSSIBLE)
 
 RANKS = (
     "offset-assigned-twice",
+    "partition-state-twice",
+    "fsync-lost",
     "ack-without-append",
     "ack-before-fsync",
     "ack-before-replication",
+    "served-above-watermark",
+    "duplicate-append",
+    "appended-out-of-sequence",
+    "damaged-on-disk",
+    "follower-refuses-data",
     "watermark-regression",
     "watermark-not-advancing",
     "watermark-events-partial",
     "fetch-hanging",
     "one-partition-stalled",
+    "committed-not-served",
     "leader-rejections",
 )
 """What can explain more stands first: offsets before watermarks before fetches before routing."""
+
+_GIVEN_TWICE = ("offset-assigned-twice", "partition-state-twice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ def conclude(found: list[Cause], ruled_out: list[Cause], events: dict[str, int])
     ordered = sorted(
         found, key=lambda one: (RANKS.index(one.name), CONFIDENCES.index(one.confidence))
     )
-    twice = {_file(one) for one in ordered if one.name == "offset-assigned-twice"}
+    twice = {_file(one) for one in ordered if one.name in _GIVEN_TWICE}
     follows = [one for one in ordered if one.name == "watermark-regression" and _file(one) in twice]
     causes = [one for one in ordered if one not in follows]
     return Diagnosis(causes, follows, ruled_out, events=events)

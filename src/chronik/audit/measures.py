@@ -30,11 +30,13 @@ def measure(history: History) -> dict[str, Any]:
 
 
 def find_imbalance(history: History, findings: Findings, policy: Policy) -> None:
-    """A partition's share of what was sent deviates from an equal one."""
+    """A partition's share of what was sent deviates from an equal one; it may have none."""
     topics: dict[str, list[int]] = defaultdict(list)
     for partition, counts in partitions(history).items():
         topics[partition.topic].append(counts["sent"])
     for topic, shares in topics.items():
+        named = int(history.topics.get(topic, {}).get("partitions", 0))
+        shares.extend([0] * (named - len(shares)))
         expected = sum(shares) / len(shares)
         if expected < policy.imbalance_records_min:
             continue

@@ -53,6 +53,7 @@ class Plan:
     group: bool = False
     timeout_s: float = 60.0
     poll_records_max: int = 500
+    fetch_wait_ms: int = 500
     at_least_once: bool = False
     """Brokers fail during the run: without idempotence, retries may duplicate and reorder."""
 
@@ -118,6 +119,7 @@ class Reader:
                 plan.partitions,
                 f"chronik-{plan.run_name}-{self.name}" if plan.group else "",
                 plan.poll_records_max,
+                plan.fetch_wait_ms,
             )
 
             def moved(how: str, partition: int, position: int) -> None:

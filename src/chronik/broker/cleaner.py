@@ -105,15 +105,20 @@ class Cleaner:
         if self._task is not None:
             await asyncio.wait({self._task})
 
+    def close(self) -> None:
+        """Ends the thread, which has nothing more to do or notices within milliseconds."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
+
     async def _run(self) -> None:
         try:
             while not self._throttle.stopped:
                 if not await self.clean_dirtiest():
                     await self._pause()
         finally:
-            self.stop()
-            if self._thread is not None:
-                self._thread.close()
+            self.close()
 
     async def _pause(self) -> None:
         self._skipped.clear()
@@ -124,7 +129,7 @@ class Cleaner:
     # -- choosing
 
     async def clean_dirtiest(self) -> bool:
-        """Cleans the log that needs it most; False where none needs it or it came to nothing."""
+        """Cleans the log that needs it most; False where none needs it or the node stops."""
         if not effective("log.cleaner.enable", self._broker.layers()):
             return False
         found = self._dirtiest()
@@ -137,7 +142,7 @@ class Cleaner:
                 return True
         except CleaningStoppedError:
             return False
-        except (OSError, DamagedBatchError) as error:
+        except Exception as error:  # noqa: BLE001 - told, and no reason for the node to end
             self._failed(partition, error)
         self._skipped.add((partition.topic_id, partition.index))
         return True
@@ -171,11 +176,12 @@ class Cleaner:
             log.info("%s: segments went away while it was cleaned", name)
             return
         self.failures += 1
-        if isinstance(error, DamagedBatchError):
-            self._uncleanable.add((partition.topic_id, partition.index))
-            log.error("%s is not compacted any more until the next start: %s", name, error)
-        else:
+        if isinstance(error, OSError):
             log.error("cannot compact %s, it is tried again: %s", name, error)
+            return
+        self._uncleanable.add((partition.topic_id, partition.index))
+        trace = None if isinstance(error, DamagedBatchError) else error
+        log.error("%s is not compacted until the next start: %s", name, error, exc_info=trace)
 
     # -- cleaning
 
@@ -188,16 +194,26 @@ class Cleaner:
             self._throttle,
             self._map_bytes_max,
         )
+        try:
+            whole = await self._rewrite(partition, compaction)
+        finally:
+            if self._thread is not None:
+                # Not here: to free a large map holds the interpreter; the thread does it in slices.
+                self._thread.start(compaction.close, lambda _: None)
+        if whole:
+            took_s = (self._broker.clock.monotonic_ns() - began_ns) / 1e9
+            self._tell(partition, compaction, took_s)
+        return whole and compaction.end_offset > work.first_dirty_offset
+
+    async def _rewrite(self, partition: Partition, compaction: Compaction) -> bool:
+        """All segments, one after the other; False where the log has changed meanwhile."""
         await self._in_thread(compaction.build_map)
         groups = compaction.groups()
         for group in groups:
             rewrite = partial(compaction.rewrite, group, last=group is groups[-1])
             if not await self._replace(partition, await self._in_thread(rewrite)):
                 return False
-        await self._in_thread(compaction.close)
-        took_s = (self._broker.clock.monotonic_ns() - began_ns) / 1e9
-        self._tell(partition, compaction, took_s)
-        return compaction.end_offset > work.first_dirty_offset
+        return True
 
     def _tell(self, partition: Partition, compaction: Compaction, took_s: float) -> None:
         progress = compaction.progress

@@ -21,7 +21,7 @@ from chronik.cluster.image import EMPTY, ClusterImage
 from chronik.cluster.records import decode_all, encode_all
 from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.core import RaftNode, Ready
-from chronik.raft.messages import Entry, EntryType
+from chronik.raft.messages import ConfChange, Entry, EntryType, Position
 from chronik.raft.state import ProposalDropped, Role
 from chronik.storage.raft_store import RaftStore
 
@@ -90,6 +90,7 @@ class Controller:
         self._deciding = asyncio.Lock()
         self._work = asyncio.Event()
         self._applied_term = 0
+        self._saving: asyncio.Future[None] | None = None
         self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
         self._image_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._leader_waiters: set[asyncio.Future[None]] = set()
@@ -172,6 +173,20 @@ class Controller:
             position = self._raft.propose(data)
         except ProposalDropped as error:
             raise _NotLeaderError from error
+        await self._committed(position, deadline)
+
+    async def change_members(self, change: ConfChange, timeout_s: float) -> None:
+        """Other members of the metadata log; ProposalDropped where the change cannot be made."""
+        async with self._deciding:
+            if not self.leads or self._raft.applied < self._raft.last_index:
+                raise ControllerUnavailableError("this node does not decide now", unknown=False)
+            position = self._raft.propose_conf_change(change)
+            try:
+                await self._committed(position, self._loop.time() + timeout_s)
+            except _NotLeaderError as error:
+                raise ControllerUnavailableError("another node leads now", unknown=True) from error
+
+    async def _committed(self, position: Position | None, deadline: float) -> None:
         assert position is not None, "only the leader proposes"
         committed: asyncio.Future[bool] = self._loop.create_future()
         self._proposals[position.index] = (position.term, committed)
@@ -251,6 +266,19 @@ class Controller:
         self._raft.step(decode_message(data))
         self._work.set()
 
+    async def hand_over(self, timeout_s: float, target: int | None = None) -> None:
+        """Another node decides from now on, so that nobody waits for an election timeout."""
+        if target is None:
+            target = self._raft.best_successor()
+        if target is None:
+            return
+        changed: asyncio.Future[None] = self._loop.create_future()
+        self._leader_waiters.add(changed)
+        self._raft.transfer_leadership(target)
+        self._work.set()
+        await asyncio.wait((changed,), timeout=timeout_s)
+        self._leader_waiters.discard(changed)
+
     # -- driving Raft
 
     async def _tick(self) -> None:
@@ -287,17 +315,28 @@ class Controller:
         """Nothing is decided on what is not durable: a full disk is waited for."""
         told = False
         while True:
-            try:
-                await self._disk.run(
+            self._saving = asyncio.ensure_future(
+                self._disk.run(
                     lambda: self._store.save(ready.hard_state, ready.entries, ready.snapshot)
                 )
+            )
+            try:
+                await asyncio.shield(self._saving)
             except OSError as error:
+                if self._store.is_failed:
+                    # After a failed sync nobody knows what the disk has: only a restart reads it.
+                    raise
                 if not told:
                     log.error("cannot write the metadata log, trying on: %s", error)  # noqa: TRY400
                     told = True
                 await asyncio.sleep(SAVE_RETRY_S)
             else:
                 return
+
+    async def saved(self) -> None:
+        """Waits for a write that is with the disk; the store may be closed after that."""
+        if self._saving is not None:
+            await asyncio.wait((self._saving,))
 
     def _role_changed(self) -> None:
         for changed in self._leader_waiters:
@@ -306,10 +345,6 @@ class Controller:
         if self._raft.role is Role.LEADER:
             self.sessions.restart(self.image.brokers, self._loop.time())
             log.info("leads the metadata log in term %d", self._raft.term)
-            return
-        for _, committed in self._proposals.values():
-            if not committed.done():
-                committed.set_result(False)
 
     def _apply(self, ready: Ready) -> None:
         old = self.image

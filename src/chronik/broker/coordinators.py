@@ -34,6 +34,7 @@ from chronik.wire.record_iter import iter_records
 from chronik.wire.record_writer import build_batch
 from chronik.wire.records import read_header, scan
 
+LOAD_WAIT_S = 10.0
 LOAD_CHUNK_BYTES = 1024 * 1024
 OFFSETS_SEGMENT_BYTES = 100 * 1024 * 1024
 """Kafka's offsets.topic.segment.bytes: small segments are compacted sooner and load faster."""
@@ -108,6 +109,8 @@ class _Shard:
 
     def _settled(self, write: Write, code: ErrorCode) -> None:
         now_ms = self._owner.clock.now_ms()
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return  # `close` comes next, and answers whoever waits
         if code is ErrorCode.NONE:
             self.take(self.coordinator.committed(write, now_ms))
         else:
@@ -276,22 +279,42 @@ class Coordinators:
             try:
                 await self._load(shard)
             except BaseException as error:
-                del self._shards[index]
+                if self._shards.get(index) is shard:
+                    del self._shards[index]
                 loading, shard.loading = shard.loading, None
                 loading.set_result(None)
-                log.exception("cannot load the groups of %s-%d", GROUP_OFFSETS_TOPIC, index)
+                log.warning("cannot load %s-%d: %r", GROUP_OFFSETS_TOPIC, index, error)
                 if isinstance(error, Exception):
                     raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
                 raise
         if shard.loading is not None:
             await asyncio.shield(shard.loading)
-            if self._shards.get(index) is not shard:
-                raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self._shards.get(index) is not shard:
+            raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return shard
 
+    async def _inherited(self, partition: Partition) -> None:
+        if partition.state.high_watermark >= partition.state.epoch_start:
+            return
+        reached: asyncio.Future[ErrorCode] = self.loop.create_future()
+
+        def released(code: ErrorCode) -> None:
+            if not reached.done():
+                reached.set_result(code)
+
+        partition.committed_waiters.add(partition.state.epoch_start, released)
+        async with asyncio.timeout(LOAD_WAIT_S):
+            code = await reached
+        if code not in {ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}:
+            raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
+
     async def _load(self, shard: _Shard) -> None:
-        """Replays the partition's committed records, a chunk at a time in a disk thread."""
+        """Replays the partition's committed records, a chunk at a time in a disk thread.
+
+        A new leader's watermark lags at first: what it inherited is waited for, all of it counts.
+        """
         partition = shard.partition
+        await self._inherited(partition)
         offset = partition.state.log_start
         while offset < partition.state.high_watermark:
             read = partition.read(offset, LOAD_CHUNK_BYTES, at_least_one_batch=True)
@@ -300,6 +323,8 @@ class Coordinators:
             data = b"".join(read.slices)
             records, offset = await self._disk.run(partial(_decoded, data))
             shard.coordinator.load(records)
+        if not partition.state.is_leader:
+            raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
         assert shard.loading is not None
         loading, shard.loading = shard.loading, None
         shard.take(shard.coordinator.loaded(self.clock.now_ms()))

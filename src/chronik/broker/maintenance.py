@@ -52,6 +52,9 @@ class Maintenance:
             await work()
         except OSError as error:
             log.error("background work failed, it is tried again: %s", error)  # noqa: TRY400
+        except Exception:
+            # A mistake in here must not take those down who produce and fetch.
+            log.exception("background work failed unexpectedly, it is tried again")
 
     async def checkpoint(self) -> None:
         """Bounds the next recovery of every partition that was written to."""

@@ -73,14 +73,20 @@ def _tell(name: str, report: RecoveryReport) -> None:
         log.info("%s: cut %d bytes of an unfinished write", name, report.bytes_cut)
 
 
-def rebuilt_producers(recovered: Log) -> ProducerTable:
-    """The producers as the log tells them: newest snapshot, then batch headers. Blocks."""
+def rebuilt_producers(recovered: Log, end_offset: int | None = None) -> ProducerTable:
+    """The producers as the log tells them: newest snapshot, then batch headers. Blocks.
+
+    With `end_offset`, as they will be when the log is cut there.
+    """
     fs = recovered.storage.fs
-    newest = producer_snapshot.newest_snapshot(fs, recovered.directory, recovered.end_offset)
+    end_offset = recovered.end_offset if end_offset is None else end_offset
+    newest = producer_snapshot.newest_snapshot(fs, recovered.directory, end_offset)
     offset, entries = newest if newest is not None else (0, [])
     table = ProducerTable(_from_stored(entries))
-    if offset < recovered.end_offset:
+    if offset < end_offset:
         for header in recovered.headers(max(offset, recovered.start_offset)):
+            if header.last_offset >= end_offset:
+                break
             if header.has_producer_id and header.base_offset >= offset:
                 table.advance(header, header.base_offset, header.max_timestamp)
     return table

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _APPENDED = EventKind.APPENDED
 _FOLLOWER_APPENDED = EventKind.FOLLOWER_APPENDED
 _FSYNCED = EventKind.FSYNCED
+_REPLICATED = EventKind.REPLICATED
 _WATERMARK = EventKind.WATERMARK
 
 
@@ -48,6 +49,7 @@ class Partition:
         "_tracer",
         "_writing",
         "busy",
+        "checkpointed_at",
         "committed_waiters",
         "config",
         "counters",
@@ -64,6 +66,7 @@ class Partition:
         "log",
         "opened_at_offset",
         "rules",
+        "start_waiters",
         "state",
         "sync",
         "topic",
@@ -89,6 +92,8 @@ class Partition:
         self.sync = True
         self.has_directory = False
         self.opened_at_offset = log.end_offset
+        self.checkpointed_at = -1
+        """The log's end at its last checkpoint: there, a clean stop has nothing left to do."""
         self.gone = False
         """True once the topic is deleted: nothing is written to the log any more."""
         self.in_commit_queue = False
@@ -97,6 +102,8 @@ class Partition:
         self.turns: deque[asyncio.Future[None]] = deque()
         self.durable_waiters = Waiters()
         self.committed_waiters = Waiters()
+        self.start_waiters = Waiters()
+        """For a log start that every replica of the ISR has on disk."""
         self.fetch_waiters: dict[Callable[[], None], None] = {}
         self.follower_waiters: dict[Callable[[], None], None] = {}
         self.leader_id = -1
@@ -132,7 +139,10 @@ class Partition:
             followers = [one for one in assigned.replicas if one != node_id]
             isr = {*assigned.isr, *(self.isr_proposed or ())}
             if self.state.lead(assigned.leader_epoch, followers, isr, now_ms):
+                if self._tracer.on:
+                    self._trace_watermark()
                 self._watermark_moved()
+            self.start_waiters.reached(self.state.replicated_start())
             return
         if self.state.is_leader or assigned.leader_epoch != self.state.leader_epoch:
             self.state.follow(assigned.leader_epoch)
@@ -140,6 +150,7 @@ class Partition:
             # What is not yet on disk is not yet acknowledged: a new leader may not have it.
             self.durable_waiters.failed_beyond(self.state.durable_end, code)
             self.committed_waiters.failed_beyond(self.state.high_watermark, code)
+            self.start_waiters.failed_beyond(-1, code)
             self.wake_fetches()
 
     # -- appending
@@ -161,9 +172,15 @@ class Partition:
             self._trace_append(appended, header, _FOLLOWER_APPENDED)
 
     def follower_fetched(
-        self, node_id: int, offset: int, now_ms: int, broker_epoch: int
+        self, node_id: int, offset: int, now_ms: int, broker_epoch: int, log_start: int
     ) -> None:
-        """A follower has everything below `offset` on its disk."""
+        """A follower has everything from `log_start` to `offset` on its disk."""
+        follower = self.state.followers.get(node_id)
+        if follower is not None and follower.log_start != log_start:
+            follower.log_start = log_start
+            self.start_waiters.reached(self.state.replicated_start())
+        if self._tracer.on and follower is not None and offset > follower.end:
+            self._trace_replicated(node_id, offset)
         if self.state.follower_fetched(node_id, offset, now_ms, broker_epoch):
             if self._tracer.on:
                 self._trace_watermark()
@@ -267,6 +284,9 @@ class Partition:
 
     def check_offset(self, offset: int) -> None:
         """Only offsets from the log start to the log end can be asked for."""
+        if not self.state.is_leader and offset > self.state.log_end:
+            # Not out of range, which would make a consumer start over: this replica lags.
+            raise OffsetError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self.state.log_start <= offset <= self.state.log_end:
             raise OffsetError(ErrorCode.OFFSET_OUT_OF_RANGE)
 
@@ -292,6 +312,7 @@ class Partition:
         """The partition goes away (deleted, or the node stops): nobody waits in vain."""
         self.durable_waiters.failed_beyond(-1, code)
         self.committed_waiters.failed_beyond(-1, code)
+        self.start_waiters.failed_beyond(-1, code)
         self.wake_fetches()
 
     # -- evidence
@@ -328,6 +349,16 @@ class Partition:
         )
         if moved:
             self._trace_watermark()
+
+    def _trace_replicated(self, node_id: int, log_end: int) -> None:
+        self._tracer.emit(
+            _REPLICATED,
+            self.topic,
+            self.index,
+            self.state.leader_epoch,
+            log_end=log_end,
+            peer=node_id,
+        )
 
     def _trace_watermark(self) -> None:
         self._tracer.emit(

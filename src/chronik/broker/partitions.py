@@ -37,6 +37,7 @@ from chronik.storage.directory import (
     sweep_deleted,
 )
 from chronik.storage.log import Log
+from chronik.storage.operations import Checkpoint
 from chronik.storage.segment import LogConfig, Storage
 from chronik.trace.tracer import Tracer
 
@@ -73,6 +74,7 @@ class Partitions:
         self._image: ClusterImage | None = None
         self._watermarks: dict[str, int] = {}
         self._recovered = False
+        self._was_clean = False
         self._role_watchers: list[Callable[[Partition], None]] = []
         self._base = TopicConfig()
 
@@ -141,7 +143,7 @@ class Partitions:
         fs, topics_dir = parts.storage.fs, parts.data_dir.topics
         self._image = image
         self._base = base_config(image.layers(parts.node_id, parts.static))
-        clean = take_clean_shutdown(fs, parts.data_dir.path)
+        clean = self._was_clean = take_clean_shutdown(fs, parts.data_dir.path)
         points = read_offsets(fs, parts.data_dir.path, RECOVERY_POINTS)
         self._watermarks = read_offsets(fs, parts.data_dir.path, HIGH_WATERMARKS)
         await parts.disk.run(lambda: sweep_deleted(fs, topics_dir))
@@ -198,11 +200,15 @@ class Partitions:
             if topic_id not in new.topic_names:
                 self._remove_topic(topic_id, name)
         for name, topic in new.topics.items():
-            if old.topics.get(name) is not topic:
-                self._follow(topic, new)
+            before = old.topics.get(name)
+            if before is not topic:
+                self._follow(topic, before, new)
 
-    def _follow(self, topic: Topic, image: ClusterImage) -> None:
+    def _follow(self, topic: Topic, before: Topic | None, image: ClusterImage) -> None:
+        known = before.partitions if before is not None and before.id == topic.id else ()
         for index, state in enumerate(topic.partitions):
+            if index < len(known) and known[index] is state:
+                continue
             partition = self.by_name(topic.name, index)
             if partition is None and self._parts.node_id in state.replicas:
                 self._add(topic, index, image, None)
@@ -241,6 +247,8 @@ class Partitions:
             topic, index, replica_log, state, parts.metrics.topic(topic.name), parts.tracer
         )
         partition.has_directory = producers is not None
+        if self._was_clean and partition.has_directory:
+            partition.checkpointed_at = replica_log.end_offset
         partition.configure(resolve(image.topic_overrides(topic.name), self._base))
         self._by_name.setdefault(topic.name, {})[index] = partition
         self._by_id.setdefault(topic.id, {})[index] = partition
@@ -331,11 +339,13 @@ class Partitions:
 
     async def checkpoint(self, partition: Partition, *, closing: bool = False) -> None:
         """Bounds the partition's next recovery, producers included."""
-        await self._parts.commit.operate(
+        done = await self._parts.commit.operate(
             partition,
             lambda: partition.log.checkpoint(closing=closing),
             lambda: partition.producers_writer(sync=not closing),
         )
+        if isinstance(done, Checkpoint):
+            partition.checkpointed_at = done.end_offset
 
     async def write_checkpoints(self) -> None:
         """The node-wide files: recovery points, log starts, watermarks."""
@@ -363,7 +373,9 @@ class Partitions:
         """
         if not self._recovered:
             return
-        open_ones = [one for one in self if one.has_directory]
+        open_ones = [
+            one for one in self if one.has_directory and one.checkpointed_at != one.log.end_offset
+        ]
         for partition in self:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         fs, path = self._parts.storage.fs, self._parts.data_dir.path

@@ -13,6 +13,8 @@ class PeerApi(IntEnum):
     CONTROLLER_COMMAND = 10_001
     NUDGE = 10_002
     """Asks for the answer of a waiting fetch at once."""
+    JOIN = 10_003
+    """A new node asks to get the metadata log."""
 
 
 class PeerUnavailableError(Exception):
@@ -42,6 +44,9 @@ class Peers(Protocol):
     def post(self, message: Message) -> None:
         """Sends a message that has no answer and may be lost."""
 
+    def set_address(self, node_id: int, host: str, port: int) -> None:
+        """Learns, or learns anew, where a node listens for its peers."""
+
 
 class NoPeers:
     """A node on its own."""
@@ -54,3 +59,6 @@ class NoPeers:
 
     def post(self, message: Message) -> None:
         """Nobody is there."""
+
+    def set_address(self, node_id: int, host: str, port: int) -> None:
+        """Nobody will be there."""

@@ -17,6 +17,7 @@ from chronik.broker.opening import rebuilt_producers
 from chronik.broker.partition import Partition
 from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
 from chronik.model.errors import ErrorCode
+from chronik.storage.operations import Reset, Truncation
 from chronik.wire.apis import ApiKey
 from chronik.wire.codec import WireError, decode, encode
 from chronik.wire.messages.fetch import (
@@ -38,6 +39,8 @@ ANSWER_TIMEOUT_S = 5.0
 BACKOFF_S = 0.1
 
 Key = tuple[bytes, int]
+Asked = tuple[int, int, int, int]
+"""Offset, leader epoch, last epoch and log start of a partition, as the leader was told."""
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +49,16 @@ class Replication:
     """The fetchers of a node; partitions come and go as their roles change."""
 
     def __init__(
-        self, node_id: int, peers: Peers, commit: GroupCommit, disk: Disk, tasks: asyncio.TaskGroup
+        self,
+        node_id: int,
+        peers: Peers,
+        commit: GroupCommit,
+        disk: Disk,
+        tasks: asyncio.TaskGroup,
+        broker_epoch: Callable[[], int],
     ) -> None:
         self.node_id = node_id
+        self.broker_epoch = broker_epoch
         self.peers = peers
         self.commit = commit
         self.disk = disk
@@ -92,9 +102,10 @@ class _Fetcher:
         self._owner = owner
         self._leader = leader
         self._partitions: dict[Key, Partition] = {}
-        self._asked: dict[Key, tuple[int, int, int]] = {}
-        """What the session knows: offset, leader epoch and last epoch of each partition."""
+        self._asked: dict[Key, Asked] = {}
+        """What the session knows."""
         self._paused: dict[Key, float] = {}
+        self._resume: asyncio.TimerHandle | None = None
         self._session_id = 0
         self._session_epoch = 0
         self._wanted = asyncio.Event()
@@ -106,8 +117,12 @@ class _Fetcher:
         self._partitions[key] = partition
         self._paused.pop(key, None)
         self._wanted.set()
+        self._nudge()
+
+    def _nudge(self) -> None:
+        """The poll that is out does not know of a partition: have it answered now."""
+        self._resume = None
         if self._session_id:
-            # The poll that is out does not know of this partition: have it answered now.
             self._owner.peers.post(
                 Message(self._leader, PeerApi.NUDGE, self._session_id.to_bytes(4, "big"))
             )
@@ -160,19 +175,25 @@ class _Fetcher:
             if self._paused.get(key, 0.0) > now_s:
                 continue
             state = partition.state
-            asked = (state.durable_end, state.leader_epoch, partition.log.epochs.latest)
+            replica_log = partition.log
+            asked = (
+                state.durable_end,
+                state.leader_epoch,
+                replica_log.epochs.latest,
+                replica_log.start_offset,
+            )
             if self._asked.get(key) != asked:
                 self._asked[key] = asked
-                topics.setdefault(key[0], []).append(
-                    _fetch_partition(key[1], asked, state.log_start)
-                )
+                topics.setdefault(key[0], []).append(_fetch_partition(key[1], asked))
         gone: dict[bytes, list[int]] = {}
         for key in [k for k in self._asked if k not in self._partitions or k in self._paused]:
             if key not in self._partitions or self._paused[key] > now_s:
                 del self._asked[key]
                 gone.setdefault(key[0], []).append(key[1])
         return FetchRequest(
-            replica_state=ReplicaState(replica_id=self._owner.node_id),
+            replica_state=ReplicaState(
+                replica_id=self._owner.node_id, replica_epoch=self._owner.broker_epoch()
+            ),
             max_wait_ms=WAIT_MS if self._session_id else 0,
             min_bytes=1,
             max_bytes=RESPONSE_BYTES_MAX,
@@ -196,23 +217,25 @@ class _Fetcher:
         written = []
         for topic in answer.responses:
             for data in topic.partitions:
-                partition = self._partitions.get((topic.topic_id, data.partition_index))
-                if partition is not None and not partition.state.is_leader:
-                    written.append(self._take_partition(partition, data))
+                key = (topic.topic_id, data.partition_index)
+                partition, asked = self._partitions.get(key), self._asked.get(key)
+                if partition is not None and asked is not None and _still(partition, asked):
+                    written.append(self._take_partition(partition, data, asked))
         if written:
             await asyncio.gather(*written)
 
-    async def _take_partition(self, partition: Partition, data: PartitionData) -> None:
-        epoch = partition.state.leader_epoch
+    async def _take_partition(
+        self, partition: Partition, data: PartitionData, asked: Asked
+    ) -> None:
         try:
             if data.diverging_epoch.end_offset >= 0:
-                await self._cut(partition, data)
+                await self._cut(partition, data, asked)
             elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._begin_anew(partition, data.log_start_offset)
+                await self._begin_anew(partition, data.log_start_offset, asked)
             elif data.error_code:
                 self._pause(partition)
             else:
-                await self._append(partition, data, epoch)
+                await self._append(partition, data, asked[1])
         except OSError as error:
             log.error("%s-%d: %s", partition.topic, partition.index, error)  # noqa: TRY400
             self._pause(partition)
@@ -221,6 +244,9 @@ class _Fetcher:
         """The leader does not serve it now; the metadata will tell more."""
         key = (partition.topic_id, partition.index)
         if key in self._partitions:
+            if self._resume is None:
+                # By then a poll without this partition may be out.
+                self._resume = self._loop.call_later(BACKOFF_S + 0.01, self._nudge)
             self._paused[key] = self._loop.time() + BACKOFF_S
 
     async def _append(self, partition: Partition, data: PartitionData, epoch: int) -> None:
@@ -246,6 +272,11 @@ class _Fetcher:
             await self._durable(partition)
         if not state.is_leader and state.leader_epoch == epoch:
             partition.leader_says(data.high_watermark, data.log_start_offset)
+            if state.log_start > partition.log.start_offset and partition.has_directory:
+                # Durable here too: as a leader, this replica must not bring records back.
+                await self._owner.commit.operate(
+                    partition, lambda: partition.log.advance_start(state.log_start)
+                )
 
     async def _durable(self, partition: Partition) -> None:
         done: asyncio.Future[ErrorCode] = self._loop.create_future()
@@ -255,42 +286,76 @@ class _Fetcher:
         if code is not ErrorCode.NONE:
             self._pause(partition)
 
-    async def _cut(self, partition: Partition, data: PartitionData) -> None:
+    async def _cut(self, partition: Partition, data: PartitionData, asked: Asked) -> None:
         """Cuts the log where the leader's differs from it."""
-        diverging = data.diverging_epoch
-        own_epoch, own_end = partition.log.end_offset_for_epoch(diverging.epoch)
+        diverging, log_, state = data.diverging_epoch, partition.log, partition.state
+        own_epoch, own_end = log_.end_offset_for_epoch(diverging.epoch)
         target = diverging.end_offset
         if own_epoch >= 0:
             target = min(target, own_end)
-        target = max(target, partition.state.high_watermark)
-        await self._change(partition, partial(partition.log.truncate_to, target))
+        if target < state.high_watermark:
+            log.error(
+                "%s-%d: node %d lacks what is committed from offset %d on; not cut below %d",
+                partition.topic,
+                partition.index,
+                self._leader,
+                target,
+                state.high_watermark,
+            )
+            target = state.high_watermark
+        if target >= state.log_end:
+            self._pause(partition)
+            return
+        producers = await self._owner.disk.run(partial(rebuilt_producers, log_, target))
+
+        def plan() -> Truncation | Reset | None:
+            # Memory and state change in one step: whoever becomes the leader meanwhile finds both.
+            if not _still(partition, asked):
+                return None
+            truncation = log_.truncate_to(target)
+            state.truncated(log_.end_offset, producers)
+            return truncation
+
+        await self._owner.commit.operate(partition, plan)
         log.info(
             "%s-%d: cut at offset %d, where the leader's epoch %d ends",
             partition.topic,
             partition.index,
-            partition.log.end_offset,
+            log_.end_offset,
             diverging.epoch,
         )
 
-    async def _begin_anew(self, partition: Partition, leader_start: int) -> None:
+    async def _begin_anew(self, partition: Partition, leader_start: int, asked: Asked) -> None:
         """The leader has deleted what this replica would need next."""
         state = partition.state
         if state.durable_end >= leader_start:
             self._pause(partition)
             return
-        await self._owner.commit.operate(partition, partial(partition.log.reset_to, leader_start))
-        if not state.is_leader:
+        if not partition.has_directory:
+            await self._owner.disk.run(partition.make_directory)
+
+        def plan() -> Reset | None:
+            if not _still(partition, asked):
+                return None
+            reset = partition.log.reset_to(leader_start)
             state.restarted_at(leader_start)
+            return reset
 
-    async def _change(self, partition: Partition, plan: Callable[[], object]) -> None:
-        await self._owner.commit.operate(partition, plan)  # type: ignore[arg-type]
-        producers = await self._owner.disk.run(partial(rebuilt_producers, partition.log))
-        if not partition.state.is_leader:
-            partition.state.truncated(partition.log.end_offset, producers)
+        await self._owner.commit.operate(partition, plan)
 
 
-def _fetch_partition(index: int, asked: tuple[int, int, int], log_start: int) -> FetchPartition:
-    offset, leader_epoch, last_epoch = asked
+def _still(partition: Partition, asked: Asked) -> bool:
+    """True while an answer fits: nothing was appended and no leader elected since it was asked.
+
+    A former leader may have had batches on their way to the disk; what the new leader has at their
+    offsets is something else.
+    """
+    state = partition.state
+    return not state.is_leader and (state.log_end, state.leader_epoch) == asked[:2]
+
+
+def _fetch_partition(index: int, asked: Asked) -> FetchPartition:
+    offset, leader_epoch, last_epoch, log_start = asked
     return FetchPartition(
         partition=index,
         current_leader_epoch=leader_epoch,

@@ -9,13 +9,18 @@ _COMMANDS = {
     "inspect": "chronik.cli.inspect",
     "produce": "chronik.cli.produce",
     "consume": "chronik.cli.consume",
+    "cluster": "chronik.cli.cluster",
     "config": "chronik.cli.config",
     "group": "chronik.cli.group",
     "audit": "chronik.cli.audit",
     "demo": "chronik.cli.demo",
     "diagnose": "chronik.cli.diagnose",
+    "node": "chronik.cli.node",
+    "simulate": "chronik.cli.simulate",
     "verify": "chronik.cli.verify",
     "up": "chronik.cli.up",
+    "pipeline": "chronik.cli.pipeline",
+    "sql": "chronik.cli.sql",
 }
 """Name to module; a module is loaded only when its command is used, so that `up` starts at once."""
 

@@ -97,12 +97,7 @@ def command(
         peers=_peers(peers),
         configs=static,
     )
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    sys.exit(_run(settings))
+    sys.exit(run_node(settings, verbose=verbose))
 
 
 def _advertised(host: str, advertise: str | None) -> tuple[str | None, int | None]:
@@ -166,14 +161,22 @@ def _configs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _run(settings: NodeSettings) -> int:
+def run_node(settings: NodeSettings, *, verbose: bool) -> int:
+    """Runs a node until a signal; returns the exit code."""
     import uvloop
 
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings))
+    except asyncio.CancelledError:
+        return 0  # stopped before it served
     except Exception as error:  # noqa: BLE001 - the last line of defence
         _complain(_innermost(error), settings)
         return 1
@@ -199,15 +202,20 @@ async def _serve(settings: NodeSettings) -> None:
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    starting = asyncio.current_task()
+    assert starting is not None
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, starting.cancel)  # it may wait for a majority for long
     async with running(settings) as node:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
         gc.collect()
         gc.freeze()  # what is built by now lives as long as the node: no need to look at it again
         click.echo(f"Chronik node {settings.node_id} listens on {node.bootstrap}", err=True)
         click.echo(f"  data in {settings.data_dir}, durability={settings.durability}", err=True)
         if node.http_port is not None:
-            click.echo(f"  status page on http://{settings.host}:{node.http_port}/", err=True)
+            where = settings.http_host or settings.host
+            click.echo(f"  status page on http://{where}:{node.http_port}/", err=True)
         click.echo(
             f"Try it:  echo hello | chronik produce greetings --bootstrap {node.bootstrap}\n"
             f"         chronik consume greetings --from earliest --bootstrap {node.bootstrap}",
@@ -218,15 +226,11 @@ async def _serve(settings: NodeSettings) -> None:
 
 
 def _complain(error: BaseException, settings: NodeSettings) -> None:
+    from chronik.node import ListenError
     from chronik.storage.data_dir import DataDirError
+    from chronik.storage.raft_store import RaftStoreDamaged
 
-    if isinstance(error, DataDirError):
+    if isinstance(error, (DataDirError, ListenError, RaftStoreDamaged)):
         click.echo(f"Error: {error}", err=True)
-    elif isinstance(error, OSError) and error.errno == 98:
-        click.echo(
-            f"Error: port {settings.port} on {settings.host} is taken: stop what listens there, "
-            "or choose another with --port",
-            err=True,
-        )
     else:
         logging.getLogger(__name__).error("the node failed", exc_info=error)

@@ -40,6 +40,7 @@ class Call:
         "correlation_id",
         "flexible_header",
         "frame",
+        "given_up",
         "hang_up",
         "peer",
         "received_ns",
@@ -67,6 +68,8 @@ class Call:
         self.flexible_header = False
         self._done = done
         self.hang_up = hang_up
+        self.given_up: Callable[[], None] | None = None
+        """Called when the client leaves before the answer: a long poll need not go on."""
 
     def reply(self, body: Sequence[Buffer]) -> None:
         """Answers with these bytes; the connection sends them when it is their turn."""

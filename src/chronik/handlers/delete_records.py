@@ -1,9 +1,14 @@
 """DeleteRecords (21), versions 0-2: moves a partition's log start; -1 means up to the watermark.
 
-The new start is on disk before it is answered, so nothing brings the records back (KIP-107).
+The new start is on the disk of every replica in sync before it is answered, so nothing brings the
+records back (KIP-107).
 """
 
+import asyncio
+from functools import partial
+
 from chronik.broker.broker import Broker
+from chronik.broker.partition import Partition
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
 from chronik.wire.messages.delete_records import (
@@ -21,11 +26,14 @@ async def handle(
     broker: Broker, _call: Call, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """One answer per partition, with its new log start."""
+    timeout_s = max(0, request.timeout_ms) / 1000
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[await _delete(broker, topic.name, one) for one in topic.partitions],
+                partitions=[
+                    await _delete(broker, topic.name, one, timeout_s) for one in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -33,7 +41,7 @@ async def handle(
 
 
 async def _delete(
-    broker: Broker, topic: str, wanted: DeleteRecordsPartition
+    broker: Broker, topic: str, wanted: DeleteRecordsPartition, timeout_s: float
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
     partition = broker.partitions.by_name(topic, wanted.partition_index)
@@ -59,5 +67,27 @@ async def _delete(
     if partition.gone:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return result
-    result.low_watermark = state.log_start
+    result.error_code = await _replicated(broker, partition, offset, timeout_s)
+    if result.error_code == ErrorCode.NONE:
+        result.low_watermark = state.log_start
     return result
+
+
+async def _replicated(
+    broker: Broker, partition: Partition, offset: int, timeout_s: float
+) -> ErrorCode:
+    if partition.state.replicated_start() >= offset:
+        return ErrorCode.NONE
+    done: asyncio.Future[ErrorCode] = broker.loop.create_future()
+    partition.start_waiters.add(offset, partial(_resolve, done))
+    partition.wake_fetches()
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await done
+    except TimeoutError:
+        return ErrorCode.REQUEST_TIMED_OUT
+
+
+def _resolve(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
+    if not done.done():
+        done.set_result(code)

@@ -1,5 +1,6 @@
 """DescribeLogDirs (35), versions 1-5: what lies on this node's disk (KIP-113, KIP-827)."""
 
+import os
 import shutil
 
 from chronik.broker.broker import Broker
@@ -19,7 +20,7 @@ async def handle(
     broker: Broker, _call: Call, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """One directory, with the partitions asked for or all of them."""
-    result = DescribeLogDirsResult(log_dir=broker.settings.data_dir)
+    result = DescribeLogDirsResult(log_dir=os.path.abspath(broker.settings.data_dir))
     try:
         usage = await broker.disk.run(lambda: shutil.disk_usage(broker.settings.data_dir))
         result.total_bytes, result.usable_bytes = usage.total, usage.free

@@ -87,8 +87,9 @@ class _Fetch:
         self._again: Handle | None = None
         self._tracing = broker.tracer.on
         if self._tracing:
+            asked = f"min_bytes={request.min_bytes} max_wait_ms={request.max_wait_ms}"
             for wanted in context.partitions:
-                self._trace(_START, wanted, None)
+                self._trace(_START, wanted, None, detail=asked)
 
     def attempt(self) -> None:
         """Reads every partition; answers when that is enough, else waits for more."""
@@ -123,6 +124,7 @@ class _Fetch:
         wait_ms = min(self._request.max_wait_ms, limits.FETCH_WAIT_MS_MAX)
         self._timer = self._broker.loop.call_later(wait_ms / 1000, self._expired)
         self._waiting_on = self._found
+        self._call.given_up = self._stop_waiting
         for partition in self._waiting_on:
             self._waiters(partition)[self._wake] = None
 
@@ -166,6 +168,8 @@ class _Fetch:
     def _read(self, wanted: FetchPartition, left: int, *, first: bool) -> tuple[FetchResult, int]:
         partition, code = self._broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
+            if self._broker.partitions.leader_of(wanted.topic, wanted.topic_id, wanted.index) >= 0:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return FetchResult(wanted.index, int(code)), 0
         self._found.append(partition)
         if self._tracing:
@@ -207,8 +211,8 @@ class _Fetch:
             return result._replace(diverging_epoch=diverging), 1  # worth an answer at once
         if self._timer is None:
             now_ms = self._broker.clock.now_ms()
-            epoch = self._request.replica_epoch
-            partition.follower_fetched(self._follower, offset, now_ms, epoch)
+            epoch, start = self._request.replica_epoch, wanted.log_start_offset
+            partition.follower_fetched(self._follower, offset, now_ms, epoch, start)
             self._broker.isr.follower_fetched(partition)
         read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
         watermark = state.high_watermark
@@ -263,6 +267,7 @@ class _Fetch:
         partition: Partition | None,
         size: int | None = None,
         code: ErrorCode | None = None,
+        detail: str | None = None,
     ) -> None:
         took_us = (self._broker.clock.monotonic_ns() - self._call.received_ns) // 1000
         self._broker.tracer.emit(
@@ -275,6 +280,8 @@ class _Fetch:
             log_end=partition.state.log_end if partition is not None else None,
             client_id=self._call.client_id,
             correlation_id=self._call.correlation_id,
+            peer=self._follower if self._follower >= 0 else None,
             error_code=int(code) if code is not None else None,
             duration_us=took_us,
+            detail=detail,
         )

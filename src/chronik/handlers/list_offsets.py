@@ -4,6 +4,9 @@ Special timestamps: -1 latest (the high watermark), -2 earliest, -3 the record w
 timestamp (KIP-734, v7), -4 earliest local (KIP-405, v8), -5 latest tiered (v9, none here).
 """
 
+import asyncio
+from functools import partial
+
 from chronik.broker.broker import Broker
 from chronik.broker.partition import OffsetError, Partition
 from chronik.handlers.call import Call
@@ -17,6 +20,8 @@ from chronik.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+SETTLE_TIMEOUT_S = 1.0
+CONSUMER = -1
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -33,12 +38,31 @@ async def handle(broker: Broker, call: Call, request: ListOffsetsRequest) -> Lis
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _answer(broker, call, topic.name, wanted) for wanted in topic.partitions
+                    await _answer(broker, call, topic.name, wanted)
+                    if request.replica_id == CONSUMER or wanted.timestamp != LATEST
+                    else _log_end(broker, topic.name, wanted)
+                    for wanted in topic.partitions
                 ],
             )
             for topic in request.topics
         ]
     )
+
+
+def _log_end(
+    broker: Broker, topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """What tools ask the leader for (replica id -2): its log's end, committed or not."""
+    response = ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, timestamp=-1, offset=-1, leader_epoch=-1
+    )
+    partition = broker.partitions.by_name(topic, wanted.partition_index)
+    if partition is None or not partition.state.is_leader:
+        response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    else:
+        response.offset = partition.state.log_end
+        response.leader_epoch = partition.state.leader_epoch
+    return response
 
 
 async def _answer(
@@ -59,9 +83,41 @@ async def _answer(
     except OffsetError as error:
         response.error_code = error.code
         return response
+    if wanted.timestamp in {LATEST, MAX_TIMESTAMP} or wanted.timestamp >= 0:
+        code = await _settled(broker, partition)
+        if code is not ErrorCode.NONE:
+            response.error_code = code if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+            return response
     found = await _find(broker, partition, wanted.timestamp)
     response.timestamp, response.offset, response.leader_epoch = found
     return response
+
+
+async def _settled(broker: Broker, partition: Partition) -> ErrorCode:
+    """Waits until a new leader knows that all it inherited is committed (KIP-207).
+
+    Before that its watermark may lie below what its predecessor has told clients.
+    """
+    state = partition.state
+    if state.high_watermark >= state.epoch_start:
+        return ErrorCode.NONE
+    reached: asyncio.Future[ErrorCode] = broker.loop.create_future()
+    partition.committed_waiters.add(state.epoch_start, partial(_resolve, reached))
+    try:
+        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+            await reached
+    except TimeoutError:
+        pass
+    if not state.is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if state.high_watermark < state.epoch_start:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+def _resolve(reached: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
+    if not reached.done():
+        reached.set_result(code)
 
 
 async def _ask_leader(

@@ -1,5 +1,6 @@
 """What nodes serve each other, on a listener of its own: replication, Raft, the controller."""
 
+from chronik.broker import membership
 from chronik.broker.broker import Broker
 from chronik.broker.peering import PeerApi
 from chronik.handlers.api import Api
@@ -25,12 +26,21 @@ async def answer_command(broker: Broker, call: Call) -> None:
     call.reply((await broker.controller.serve_command(memoryview(call.frame)[call.body :]),))
 
 
+async def answer_join(broker: Broker, call: Call) -> None:
+    """A node that is new to the cluster."""
+    call.reply((await membership.serve_join(broker, memoryview(call.frame)[call.body :]),))
+
+
 PEER_TABLE: dict[int, Api] = {
     ApiKey.PRODUCE: TABLE[ApiKey.PRODUCE],
     ApiKey.FETCH: TABLE[ApiKey.FETCH],
     ApiKey.LIST_OFFSETS: TABLE[ApiKey.LIST_OFFSETS],
     ApiKey.DESCRIBE_QUORUM: TABLE[ApiKey.DESCRIBE_QUORUM],
+    ApiKey.END_QUORUM_EPOCH: TABLE[ApiKey.END_QUORUM_EPOCH],
+    ApiKey.ADD_RAFT_VOTER: TABLE[ApiKey.ADD_RAFT_VOTER],
+    ApiKey.REMOVE_RAFT_VOTER: TABLE[ApiKey.REMOVE_RAFT_VOTER],
     PeerApi.RAFT: Api(PeerApi.RAFT, fast=serve_raft),
     PeerApi.NUDGE: Api(PeerApi.NUDGE, fast=serve_nudge),
     PeerApi.CONTROLLER_COMMAND: Api(PeerApi.CONTROLLER_COMMAND, later=answer_command),
+    PeerApi.JOIN: Api(PeerApi.JOIN, later=answer_join),
 }

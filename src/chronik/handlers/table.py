@@ -3,8 +3,10 @@
 from functools import partial
 
 from chronik.handlers import (
+    add_raft_voter,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -19,6 +21,7 @@ from chronik.handlers import (
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
+    end_quorum_epoch,
     fetch,
     find_coordinator,
     heartbeat,
@@ -36,15 +39,21 @@ from chronik.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sync_group,
     unregister_broker,
 )
 from chronik.handlers.api import Api
 from chronik.wire.apis import ApiKey
+from chronik.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from chronik.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from chronik.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+)
+from chronik.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
 )
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from chronik.wire.messages.create_partitions import (
@@ -69,6 +78,7 @@ from chronik.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from chronik.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from chronik.wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from chronik.wire.messages.fetch import FetchRequest, FetchResponse
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -98,6 +108,10 @@ from chronik.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from chronik.wire.messages.produce import ProduceRequest, ProduceResponse
+from chronik.wire.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from chronik.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
@@ -153,6 +167,12 @@ _APIS: list[Api] = [
     ),
     Api(ApiKey.ALTER_CONFIGS, AlterConfigsRequest, AlterConfigsResponse, alter_configs.handle),
     Api(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponse,
+        alter_replica_log_dirs.handle,
+    ),
+    Api(
         ApiKey.DESCRIBE_LOG_DIRS,
         DescribeLogDirsRequest,
         DescribeLogDirsResponse,
@@ -206,6 +226,24 @@ _APIS: list[Api] = [
         DescribeQuorumRequest,
         DescribeQuorumResponse,
         describe_quorum.handle,
+    ),
+    Api(
+        ApiKey.END_QUORUM_EPOCH,
+        EndQuorumEpochRequest,
+        EndQuorumEpochResponse,
+        end_quorum_epoch.handle,
+    ),
+    Api(
+        ApiKey.ADD_RAFT_VOTER,
+        AddRaftVoterRequest,
+        AddRaftVoterResponse,
+        add_raft_voter.handle,
+    ),
+    Api(
+        ApiKey.REMOVE_RAFT_VOTER,
+        RemoveRaftVoterRequest,
+        RemoveRaftVoterResponse,
+        remove_raft_voter.handle,
     ),
     Api(
         ApiKey.UNREGISTER_BROKER,

@@ -20,12 +20,17 @@ class NodeSettings:
     """What clients are told; the bind address where it is None, and never 0.0.0.0."""
     advertised_port: int | None = None
     rack: str | None = None
+    peer_host: str | None = None
+    """Where the node listens for other nodes; `host` where it is None."""
     peer_port: int = 0
     """Where other nodes connect; used only where there are `peers`."""
     peers: tuple[tuple[int, str, int], ...] = ()
     """All voters of the cluster, this node among them: (node id, host, peer port)."""
+    join: bool = False
+    """New to a cluster that runs already: `peers` are asked to let this node in."""
     durability: Durability = "fsync"
     trace: TraceMode = "off"
+    http_host: str | None = None
     http_port: int | None = None
     """Metrics, health and the status page; None serves none, 0 lets the system choose."""
     configs: tuple[tuple[str, str], ...] = ()

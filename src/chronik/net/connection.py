@@ -89,6 +89,8 @@ class Connection(asyncio.BufferedProtocol):
         for call in self._calls:
             if call.answer is None:
                 self._listener.budget.release(call.size)
+                if call.given_up is not None:
+                    call.given_up()
         self._calls.clear()
         self._listener.dismiss(self)
 

@@ -41,11 +41,20 @@ class Duplicate(NamedTuple):
 class Follower:
     """What a leader knows of one other replica."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "end", "fetched_ms", "leader_end_then")
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "end",
+        "fetched_ms",
+        "leader_end_then",
+        "log_start",
+    )
 
     def __init__(self, now_ms: int) -> None:
         self.end = -1
         """Up to here the follower has everything on disk; -1 until it has asked once."""
+        self.log_start = -1
+        """Where its log starts, on its disk."""
         self.broker_epoch = -1
         """The registration of the process that asked last (KIP-903)."""
         self.caught_up_ms = now_ms
@@ -173,6 +182,10 @@ class ReplicaState:
         follower.fetched_ms = now_ms
         follower.leader_end_then = self.durable_end
         return self._recompute_watermark()
+
+    def replicated_start(self) -> int:
+        """Nothing below it comes back, whoever of the ISR leads next."""
+        return min([self.log_start, *(self.followers[one].log_start for one in self.maximal_isr)])
 
     def may_join_isr(self) -> set[int]:
         """Followers outside the ISR that have everything committed, in this epoch."""

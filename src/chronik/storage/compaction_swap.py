@@ -64,8 +64,13 @@ class Swap:
         """True where only recovery can say what is on the disk."""
         self._shared = storage
         self._old_storage = Storage(storage.fs)
+        try:
+            self._hold_old()
+        except OSError:
+            self.release_old()
+            raise
 
-    def hold_old(self) -> None:
+    def _hold_old(self) -> None:
         """Old segments are read from maps of their own from now on: their names change hands."""
         for segment in self._replaced:
             segment.index = segment.loaded_index()

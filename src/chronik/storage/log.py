@@ -82,8 +82,7 @@ class Log:
         self._aborted = False
         self.was_cut = False
         self.truncations = 0
-        self.first_dirty_offset = 0
-        """Up to here the log is compacted."""
+        self.first_dirty_offset = 0  # up to here it is compacted
 
     # Appending.
 
@@ -280,7 +279,7 @@ class Log:
             self.storage.forget_index(segment.path)
         self.size = sum(segment.size for segment in self.segments)
         self.end_offset = max(truncation.end_offset, self.start_offset)
-        self._forget_clean_part()
+        self.truncations, self.first_dirty_offset = self.truncations + 1, 0
         self.epochs.truncate_end(self.end_offset)
         self._outstanding = truncation
         return truncation
@@ -306,14 +305,10 @@ class Log:
             self.storage.forget_index(old.path)
         self.segments = []
         self.start_offset = self.end_offset = offset
-        self._forget_clean_part()
+        self.truncations, self.first_dirty_offset = self.truncations + 1, 0
         self.size = 0
         self.epochs.clear()
         return reset
-
-    def _forget_clean_part(self) -> None:
-        self.truncations += 1
-        self.first_dirty_offset = min(self.first_dirty_offset, self.end_offset)
 
     def advance_start(self, offset: int) -> StartAdvance | None:
         """DeleteRecords: visible once applied, durable before that. None where nothing moves."""
@@ -365,13 +360,9 @@ class Log:
         """Compaction's short part, see `compaction.py`; None where the log has changed since."""
         if cleaned.truncations != self.truncations or not cleaned.is_within(self.segments):
             return None
+        self._check_idle()
         swap = Swap(self.storage, self.directory, cleaned, self.config.index_interval_bytes)
-        self._begin(swap)
-        try:
-            swap.hold_old()
-        except OSError:
-            self.abort(swap)
-            raise
+        self._outstanding = swap
         return swap
 
     def _apply_swap(self, swap: Swap) -> None:

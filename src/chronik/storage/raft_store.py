@@ -157,13 +157,20 @@ class RaftStore:
             del self._segments[0]
 
     def close(self) -> None:
-        """Writes a commit index that still waits, and releases the file."""
-        if self._hard_state != self._written_hard_state and not self._is_failed:
-            self._append([wal.hard_state_record(self._hard_state)], 0)
-            self._written_hard_state = self._hard_state
-        if self._file is not None:
-            self._fs.close(self._file)
-            self._file = None
+        """Writes a commit index that still waits, and releases the file.
+
+        On a disk that takes nothing the commit index is let go: the leader tells it again.
+        """
+        try:
+            if self._hard_state != self._written_hard_state and not self._is_failed:
+                self._append([wal.hard_state_record(self._hard_state)], 0)
+                self._written_hard_state = self._hard_state
+        except OSError:
+            pass
+        finally:
+            if self._file is not None:
+                self._fs.close(self._file)
+                self._file = None
 
     # ---- writing
 

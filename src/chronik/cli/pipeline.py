@@ -1,0 +1,236 @@
+"""`chronik pipeline`: topics become tables, exactly once."""
+
+import datetime
+import sys
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from chronik.cli._client import require_reachable
+from chronik.cli._options import client_options, topic_name
+from chronik.cli._output import count_text, json_option, note, print_json, print_table, size_text
+from chronik.cli._pipeline import master_option, pipeline_command, warehouse_option
+
+if TYPE_CHECKING:
+    from chronik.pipeline.ingest import Progress, TopicResult
+    from chronik.pipeline.proof import Verdict
+    from chronik.pipeline.status import TableStatus
+
+
+@click.group("pipeline")
+def command() -> None:
+    """Topics become Iceberg tables, exactly once, on Spark."""
+
+
+@command.command("ingest")
+@click.argument("topics", nargs=-1, required=True, callback=topic_name)
+@click.option("--once", is_flag=True, help="End at what was the topics' end when it began.")
+@click.option(
+    "--mode",
+    type=click.Choice(["raw", "json"]),
+    default="raw",
+    show_default=True,
+    help="raw: key and value as bytes. json: a typed column per field.",
+)
+@click.option("--records-per-commit", type=click.IntRange(1), default=5_000_000, show_default=True)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Pause before looking again, where nothing was new.",
+)
+@click.option("--prove", "proving", is_flag=True, help="Compare table and log at the end.")
+@warehouse_option
+@master_option
+@client_options
+@pipeline_command
+def ingest(
+    topics: tuple[str, ...],
+    once: bool,
+    mode: Literal["raw", "json"],
+    records_per_commit: int,
+    interval: float,
+    proving: bool,
+    warehouse: str,
+    master: str,
+    bootstrap: str,
+    extra: tuple[str, ...],
+) -> None:
+    """Move the records of TOPICS into tables of the warehouse.
+
+    It goes on from the offsets that the tables hold, and can be stopped and killed at any time.
+
+    \b
+    chronik pipeline ingest orders --once --mode json
+    chronik pipeline ingest orders payments --warehouse /data/warehouse --prove --once
+    """
+    from chronik.pipeline.ingest import ingest_forever, ingest_topic, spark_job
+    from chronik.pipeline.session import require_java, session
+    from chronik.pipeline.warehouse import Warehouse
+
+    if proving and not once:
+        raise click.UsageError("--prove needs an end: add --once")
+    require_java()
+    require_reachable(bootstrap)
+    note(f"Starting Spark ({master}) ...")
+    spark = session(master)
+    job = spark_job(
+        spark,
+        bootstrap,
+        Warehouse(warehouse),
+        mode,
+        records_max=records_per_commit,
+        progress=_show_progress,
+    )
+    if not once:
+        note(f"Watching {', '.join(topics)}; Ctrl-C ends it, nothing gets lost.")
+        ingest_forever(job, topics, interval)
+        return
+    for topic in topics:
+        _show_result(ingest_topic(job, topic), warehouse)
+    if proving:
+        _prove(bootstrap, topics, warehouse)
+
+
+def _show_progress(progress: "Progress") -> None:
+    share = 100 * progress.done / progress.total if progress.total else 100.0
+    rate = progress.rows / progress.seconds if progress.seconds else 0
+    note(
+        f"{progress.topic}: {progress.done:,} of {progress.total:,} offsets ({share:.0f}%), "
+        f"{rate:,.0f} records/s"
+    )
+
+
+def _show_result(result: "TopicResult", warehouse: str) -> None:
+    bad = f", {count_text(result.bad, 'bad record')} in {result.table}__dlq" if result.bad else ""
+    click.echo(
+        f"{result.topic}: {count_text(result.rows, 'row')} in "
+        f"{count_text(result.commits, 'commit')}{bad}; table '{result.table}' in {warehouse}"
+    )
+
+
+def _prove(bootstrap: str, topics: tuple[str, ...], warehouse: str) -> None:
+    from chronik.pipeline.proof import prove
+
+    note("Comparing tables and log ...")
+    verdicts = [prove(bootstrap, topic, warehouse) for topic in topics]
+    for verdict in verdicts:
+        _show_verdict(verdict)
+    if not all(verdict.ok for verdict in verdicts):
+        sys.exit(1)
+
+
+def _show_verdict(verdict: "Verdict") -> None:
+    click.echo(verdict.text())
+    for line in verdict.problems:
+        click.echo(f"  {line}")
+    for one in verdict.partitions:
+        for line in one.examples:
+            click.echo(f"  {line}")
+
+
+@command.command("prove")
+@click.argument("topics", nargs=-1, required=True, callback=topic_name)
+@click.option(
+    "--ledger",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A parquet file of what producers were told (columns topic, partition, offset, outcome).",
+)
+@warehouse_option
+@master_option
+@client_options
+@pipeline_command
+def prove_command(
+    topics: tuple[str, ...],
+    ledger: str | None,
+    warehouse: str,
+    master: str,
+    bootstrap: str,
+    extra: tuple[str, ...],
+) -> None:
+    """Compare tables with the log, record by record; ends with 1 where they differ."""
+    from chronik.pipeline.proof import prove
+    from chronik.pipeline.session import require_java
+
+    require_java()
+    require_reachable(bootstrap)
+    verdicts = [prove(bootstrap, one, warehouse, ledger, master=master) for one in topics]
+    for verdict in verdicts:
+        _show_verdict(verdict)
+    sys.exit(0 if all(verdict.ok for verdict in verdicts) else 1)
+
+
+@command.command("status")
+@json_option
+@warehouse_option
+@client_options
+@pipeline_command
+def status_command(as_json: bool, warehouse: str, bootstrap: str, extra: tuple[str, ...]) -> None:
+    """Show how far the tables are behind their topics. Needs no Spark."""
+    from chronik.pipeline.status import status
+
+    require_reachable(bootstrap)
+    tables = status(bootstrap, warehouse)
+    if as_json:
+        print_json([_as_json(one) for one in tables])
+        return
+    if not tables:
+        note(f"No tables in '{warehouse}'. 'chronik pipeline ingest TOPIC --once' makes one.")
+        return
+    rows = [
+        (one.table, p.partition, p.table_end, p.log_end, p.lag, _time(p.committed_ms))
+        for one in tables
+        for p in one.partitions
+    ]
+    numbers = ("partition", "ingested", "log end", "lag")
+    print_table(
+        ("table", "partition", "ingested", "log end", "lag", "last commit"), rows, numbers=numbers
+    )
+    sizes = [(t.table, t.rows, t.bad, t.files, size_text(t.bytes)) for t in tables]
+    click.echo()
+    print_table(
+        ("table", "rows", "bad", "files", "size"), sizes, numbers=("rows", "bad", "files", "size")
+    )
+
+
+def _as_json(table: "TableStatus") -> dict[str, object]:
+    from dataclasses import asdict
+
+    partitions = [asdict(one) | {"lag": one.lag} for one in table.partitions]
+    return asdict(table) | {"partitions": partitions}
+
+
+def _time(milliseconds: int | None) -> str | None:
+    if milliseconds is None:
+        return None
+    when = datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+@command.command("maintain")
+@click.option("--snapshot-days", type=click.FloatRange(0), default=5.0, show_default=True)
+@click.option("--orphan-hours", type=click.FloatRange(1), default=24.0, show_default=True)
+@warehouse_option
+@pipeline_command
+def maintain_command(snapshot_days: float, orphan_hours: float, warehouse: str) -> None:
+    """Join small files, expire old snapshots, delete files of dead runs; ingest may go on."""
+    from chronik.pipeline.maintenance import maintain
+    from chronik.pipeline.warehouse import Warehouse
+
+    place = Warehouse(warehouse)
+    now = datetime.datetime.now(datetime.UTC)
+    done = [
+        maintain(
+            place,
+            name,
+            now,
+            snapshot_age=datetime.timedelta(days=snapshot_days),
+            orphan_age=datetime.timedelta(hours=orphan_hours),
+        )
+        for name in place.topics().values()
+    ]
+    rows = [(one.table, one.compacted, one.expired, one.deleted) for one in done]
+    columns = ("table", "files joined", "snapshots expired", "files deleted")
+    print_table(columns, rows, numbers=columns[1:])
