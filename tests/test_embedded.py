@@ -130,7 +130,7 @@ def test_a_port_in_use_is_raised_in_the_caller() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(OSError, match="in use"), embedded(port=taken.getsockname()[1]):
+        with pytest.raises(OSError, match="is taken"), embedded(port=taken.getsockname()[1]):
             pass
     assert set(threading.enumerate()) == threads
 
