@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chronik.broker.broker import Broker
+from chronik.broker.cleaner import Cleaner
 from chronik.broker.clock import Clock, SystemClock
 from chronik.broker.commit import GroupCommit
 from chronik.broker.controller import Controller
@@ -38,8 +39,7 @@ from chronik.handlers.table import TABLE
 from chronik.model import limits
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
-from chronik.model.node_config import static_configs
-from chronik.model.settings import NodeSettings
+from chronik.model.settings import NodeSettings, static_configs
 from chronik.net.budget import Budget
 from chronik.net.http import HttpServer, Pages
 from chronik.net.listener import Listener
@@ -105,6 +105,7 @@ class Node:
         self._store = RaftStore.open(self._fs, self._data_dir.metadata)
         self.broker = self._build()
         self._maintenance = Maintenance(self.broker)
+        self._cleaner = Cleaner(self.broker)
         self._joining = Joining(
             settings.node_id, settings.peers, self.broker.controller, self._peers
         )
@@ -250,6 +251,7 @@ class Node:
         await self._listener.start()
         await self._start_http()
         self._maintenance.start(self._tasks)
+        self._cleaner.start(self._tasks)
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
         client = Endpoint(LISTENER, *self.advertised)
@@ -271,6 +273,7 @@ class Node:
     async def stop(self) -> None:
         """Hands over, finishes what is under way, makes it durable, frees the ports."""
         self._maintenance.stop()
+        self._cleaner.stop()
         if self._lifecycle is not None:
             await self._lifecycle.hand_over(HAND_OVER_S)
             await self.broker.controller.hand_over(HAND_OVER_S)
@@ -283,6 +286,7 @@ class Node:
         self.broker.coordinators.close()
         await self.broker.commit.drain()
         self._listener.close()
+        await self._cleaner.stopped()
         await self.broker.partitions.close()
         for task in self._controller_tasks:
             task.cancel()

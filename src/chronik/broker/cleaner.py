@@ -73,10 +73,15 @@ class Throttle:
 class Cleaner:
     """One loop in the node's task group, one thread."""
 
-    def __init__(self, broker: Owner, map_bytes_max: int = OFFSET_MAP_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        broker: Owner,
+        map_bytes_max: int = OFFSET_MAP_BYTES_MAX,
+        throttle: Throttle | None = None,
+    ) -> None:
         self._broker = broker
         self._map_bytes_max = map_bytes_max
-        self._throttle = Throttle(broker.clock)
+        self._throttle = throttle or Throttle(broker.clock)
         self._wake = asyncio.Event()
         self._thread: Disk | None = None
         self._task: asyncio.Task[None] | None = None

@@ -17,6 +17,7 @@ from chronik.broker.clock import Clock
 from chronik.broker.disk import Disk
 from chronik.broker.partition import Partition
 from chronik.model.errors import ErrorCode
+from chronik.storage.compaction_swap import Swap
 from chronik.storage.operations import (
     Checkpoint,
     Deletion,
@@ -35,7 +36,7 @@ _HELP = {
 }
 
 
-Maintenance = Checkpoint | Deletion | Reset | StartAdvance | Truncation
+Maintenance = Checkpoint | Deletion | Reset | StartAdvance | Swap | Truncation
 
 
 class _Outcome(NamedTuple):

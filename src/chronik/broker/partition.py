@@ -127,7 +127,7 @@ class Partition:
         )
         self.log.config = LogConfig(
             segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
+            segment_ms=_segment_ms(config),
             index_interval_bytes=config.index_interval_bytes,
         )
 
@@ -369,3 +369,10 @@ class Partition:
             high_watermark=self.state.high_watermark,
             log_end=self.state.log_end,
         )
+
+
+def _segment_ms(config: TopicConfig) -> int:
+    """The active segment is never cleaned: it must end before the longest lag that is allowed."""
+    if not config.compacted:
+        return config.segment_ms
+    return min(config.segment_ms, config.max_compaction_lag_ms)

@@ -82,7 +82,7 @@ class Replication:
     def stop(self) -> None:
         """Ends every fetcher."""
         for fetcher in self._fetchers.values():
-            fetcher.task.cancel()
+            fetcher.stop()
 
     def lag(self) -> int:
         """Partitions that follow."""
@@ -126,6 +126,12 @@ class _Fetcher:
             self._owner.peers.post(
                 Message(self._leader, PeerApi.NUDGE, self._session_id.to_bytes(4, "big"))
             )
+
+    def stop(self) -> None:
+        """Ends."""
+        self.task.cancel()
+        if self._resume is not None:
+            self._resume.cancel()
 
     def remove(self, key: Key) -> None:
         """Follows it no longer."""

@@ -248,13 +248,15 @@ class ReplicaState:
         self.producers = ProducerTable()
 
     def undo(self, refused: list[Appended]) -> None:
-        """Takes back appends that the disk refused: the newest ones, none of them durable."""
+        """Takes back the appends that the disk refused: all that are not durable."""
+        if not refused:
+            return
+        assert refused[-1].last_offset + 1 == self.log_end, "only the newest can be undone"
+        assert refused[0].base_offset >= self.durable_end, "a durable append cannot be undone"
         for batch in reversed(refused):
-            assert batch.last_offset + 1 == self.log_end, "only the newest append can be undone"
-            assert batch.base_offset >= self.durable_end, "a durable append cannot be undone"
-            self.log_end = batch.base_offset
             if batch.producer_id >= 0:
                 self.producers.restore(batch.producer_id, batch.former)
+        self.log_end = self.durable_end
 
     def advance_start(self, offset: int) -> None:
         """Nothing below `offset` is served any more; it only moves up, never past the watermark."""
