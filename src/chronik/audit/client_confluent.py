@@ -1,7 +1,6 @@
 """confluent-kafka (librdkafka) as an auditor's client: the fast one, and the one for topics."""
 
 import time
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from chronik.audit.clients import (
     transient,
 )
 from chronik.audit.ledger import SendLog
-from chronik.audit.payload import HEAD, SEQUENCE_AT
+from chronik.audit.payload import sequences_of
 from chronik.audit.record_log import Polled
 
 QUEUE_MESSAGES_MAX = 100_000
@@ -87,18 +86,15 @@ class Producer:
 
     def _failed(self, error: Any, message: Any) -> None:
         """No offset is known: an error, or nobody was asked for an ack."""
-        (sequence,) = SEQUENCE_AT.unpack_from(message.value())
+        (sequence,) = sequences_of([message.value()])
         name = error.name() if error else "acks=0"
         self._log.ended(sequence, outcome_of(name), name, message.partition())
 
     def _report(self) -> None:
         messages = self._acked
         if messages:
-            sequences = array(
-                "q", b"".join([m.value()[HEAD.size - 8 : HEAD.size] for m in messages])
-            )
-            sequences.byteswap()
-            offsets = [message.offset() for message in messages]
+            sequences = sequences_of([message.value() for message in messages])
+            offsets = [_offset(message) for message in messages]
             self._log.acked(sequences, [message.partition() for message in messages], offsets)
             messages.clear()
 
@@ -228,6 +224,12 @@ class Cluster:
                 time.sleep(0.2)
             else:
                 return int(low), int(high)
+
+
+def _offset(message: Any) -> int:
+    """None where the broker answered success without one."""
+    offset = message.offset()
+    return -1 if offset is None else int(offset)
 
 
 def _epoch(message: Any) -> int:

@@ -68,12 +68,18 @@ def _ack_before(
             if not failed(event)
             and (event.acks == acks if acks is not None else event.acks != 0)
             and event.node in levels
-            and (last := lasts.get((event.node, event.base_offset))) is not None
+            and (last := _last_offset(event, lasts)) is not None
             and level_at(levels[event.node], event.mono_ns) <= last
         ]
         if early:
             said = f"{place[0]}-{place[1]}: {len(early)} acks before {field} had passed the batch"
             yield Cause(name, CERTAIN, said, traces.evidence(early))
+
+
+def _last_offset(event: TraceEvent, lasts: dict[tuple[int, int | None], int]) -> int | None:
+    """Of a batch that the node itself appended: as its ack says, else as the append said."""
+    appended = lasts.get((event.node, event.base_offset))
+    return appended if appended is None or number(event.last_offset) < 0 else event.last_offset
 
 
 def _last_offsets(traces: Traces, place: Place) -> dict[tuple[int, int | None], int]:

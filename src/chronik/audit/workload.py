@@ -22,7 +22,7 @@ from chronik.audit.clients import (
     open_producer,
 )
 from chronik.audit.ledger import INTENT_RANGE, SUFFIX, LedgerWriter, SendLog
-from chronik.audit.payload import PayloadWriter
+from chronik.audit.payload import JsonWriter, PayloadWriter, Writer
 from chronik.audit.record_log import Polled, RecordLog
 from chronik.audit.rows import Kind, Row
 
@@ -48,6 +48,8 @@ class Plan:
     idempotent: bool = False
     size: int = 100
     keys: int = 0
+    as_json: bool = False
+    """Values as JSON, for a topic that is to become a table; `size` does not count then."""
     partitions: int = 3
     replication: int = 1
     group: bool = False
@@ -199,7 +201,9 @@ def produce(plan: Plan, progress: Progress, show: Show) -> None:
             plan.bootstrap, plan.topic, plan.acks, plan.idempotent, plan.timeout_s
         )
         client = open_producer(plan.client, settings, log)
-        payloads = PayloadWriter(plan.run, 0, plan.size)
+        payloads: Writer = (
+            JsonWriter(plan.run, 0) if plan.as_json else PayloadWriter(plan.run, 0, plan.size)
+        )
         chunk = CHUNK if plan.rate == 0 else max(1, min(CHUNK, int(plan.rate / 50)))
         began = time.perf_counter()
         while progress.sent < plan.messages:
@@ -217,9 +221,7 @@ def produce(plan: Plan, progress: Progress, show: Show) -> None:
         log.close()
 
 
-def _begin(
-    plan: Plan, payloads: PayloadWriter, log: SendLog, first: int, count: int
-) -> list[Outgoing]:
+def _begin(plan: Plan, payloads: Writer, log: SendLog, first: int, count: int) -> list[Outgoing]:
     """Makes a chunk of records and writes down that their sends begin now."""
     sequences = range(first, first + count)
     keys = [b"%d" % (n % plan.keys) for n in sequences] if plan.keys else [b""] * count

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from chronik.audit.workload import Progress
     from chronik.cli._supervisor import Supervisor
 
+TOPIC = "orders"
 VICTIM = 2
 KILL_AT = 0.3
 RATE = 25_000.0
 """Messages a second: slow enough that the accident happens in the middle of the batch."""
 RETURN_AFTER_S = 1.0
+QUESTION = f"SELECT country, count(*) AS orders FROM {TOPIC} GROUP BY country ORDER BY country"
 
 
 @click.command("demo")
@@ -34,7 +36,7 @@ RETURN_AFTER_S = 1.0
     "--durability", type=click.Choice(["fsync", "os"]), default="fsync", show_default=True
 )
 def command(nodes: int, messages: int, out: str, durability: str) -> None:
-    """A cluster, a batch by a real client while a node dies, and the audit that it all arrived."""
+    """A cluster, a batch while a node dies, a table made of it, and the proof of all three."""
     from rich.console import Console
 
     console = Console()
@@ -51,11 +53,12 @@ def command(nodes: int, messages: int, out: str, durability: str) -> None:
                 )
         console.print(f"[green]✓[/] {nodes} nodes serve on {cluster.bootstrap}")
         result = _produce_and_audit(console, cluster, nodes, messages, folder)
+        in_table = _make_table(console, cluster.bootstrap, folder)
     finally:
         cluster.stop()
     took_s = time.monotonic() - began  # noqa: TID251
     _tell(console, result, folder, took_s)
-    sys.exit(0 if result.verdict.ok else 1)
+    sys.exit(0 if result.verdict.ok and in_table else 1)
 
 
 def _cluster(nodes: int, folder: Path, durability: str) -> "Supervisor":
@@ -98,7 +101,8 @@ def _produce_and_audit(
 
     plan = Plan(
         bootstrap=cluster.bootstrap,
-        topic="orders",
+        topic=TOPIC,
+        as_json=True,
         run=1,
         ledger=folder / "ledger",
         messages=messages,
@@ -129,6 +133,48 @@ def _produce_and_audit(
     if accident.told:
         console.print(f"[green]✓[/] {accident.told}")
     return result
+
+
+def _make_table(console: "Console", bootstrap: str, folder: Path) -> bool:
+    """The topic as a table, a question to it, and the proof that log and table are one."""
+    try:
+        from chronik.pipeline.session import NoJavaError, session
+    except ImportError:
+        console.print("[yellow]-[/] no table: install chronik[spark]")
+        return True
+    try:
+        with console.status("Starting Spark ..."):
+            spark = session("local[*]")
+    except NoJavaError as error:
+        console.print(f"[yellow]-[/] no table: {error}")
+        return True
+    try:
+        return _ingest_and_prove(console, spark, bootstrap, folder)
+    finally:
+        spark.stop()
+
+
+def _ingest_and_prove(console: "Console", spark: Any, bootstrap: str, folder: Path) -> bool:
+    from chronik.audit.ledger import export_parquet, ledger_files
+    from chronik.pipeline.ingest import ingest_once
+    from chronik.pipeline.proof import prove
+    from chronik.pipeline.sql import query
+
+    warehouse = str(folder / "warehouse")
+    with console.status("Making a table of the topic ..."):
+        made = ingest_once(bootstrap, [TOPIC], warehouse, mode="json")
+    console.print(
+        f"[green]✓[/] {made.rows} records are rows of the Iceberg table '{TOPIC}' in {warehouse}"
+    )
+    with console.status("Asking the table ..."):
+        rows = query(spark, bootstrap, warehouse, QUESTION).collect()
+    answer = ", ".join(f"{row.country} {row.orders}" for row in rows)
+    console.print(f"[green]✓[/] {QUESTION}\n    {answer}")
+    with console.status("Comparing acknowledgements, log and table ..."):
+        export_parquet(ledger_files([folder / "ledger"]), folder / "ledger.parquet")
+        verdict = prove(bootstrap, TOPIC, warehouse, ledger=str(folder / "ledger.parquet"))
+    console.print(f"{'[green]✓[/]' if verdict.ok else '[red]✗[/]'} {verdict.text()}")
+    return bool(verdict.ok)
 
 
 class _Accident:

@@ -1,0 +1,26 @@
+"""JSON values that name themselves."""
+
+import json
+
+from chronik.audit.payload import JsonWriter, read_payload, sequences_of
+
+
+def test_a_json_value_is_json_and_names_itself() -> None:
+    value, checksum = JsonWriter(run=7, sender=2).write(123, b"k")
+    assert json.loads(value)["amount"] == 123.26
+    payload = read_payload(value, b"k")
+    assert payload is not None
+    assert payload[:3] == (7, 2, 123)
+    assert payload.checksum == checksum
+    assert payload.intact
+    assert list(sequences_of([value, value])) == [123, 123]
+
+
+def test_an_altered_json_value_does_not_pass() -> None:
+    value, _ = JsonWriter(run=7, sender=2).write(123, b"k")
+    altered = read_payload(value.replace(b'"amount":1', b'"amount":2'), b"k")
+    other_key = read_payload(value, b"other")
+    assert altered is None or not altered.intact
+    assert other_key is not None
+    assert not other_key.intact
+    assert read_payload(value[:-1], b"k") is None
