@@ -1,4 +1,4 @@
-"""Writes docs/reference/protocol.md from the handler table; a test asserts that it is up to date."""
+"""Writes docs/reference/protocol.md from the handler table; a test says when it is out of date."""
 
 import inspect
 import sys
