@@ -19,6 +19,7 @@ from chronik.broker.controller import Controller
 from chronik.broker.coordinators import Coordinators
 from chronik.broker.disk import Disk
 from chronik.broker.fetch_sessions import FetchSessions
+from chronik.broker.first_start import FirstStart
 from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
 from chronik.broker.joining import Joining
@@ -191,9 +192,9 @@ class Node:
 
     def _build_controller(self) -> Controller:
         node_id = self.settings.node_id
-        if self._store.is_empty and not self.settings.join:
-            voters = tuple(sorted(peer[0] for peer in self.settings.peers)) or (node_id,)
-            self._store.bootstrap(ConfState(voters=voters))
+        self._is_first_start = self._store.is_empty and not self.settings.join
+        if self._is_first_start and not self.settings.peers:
+            self._store.bootstrap(ConfState(voters=(node_id,)))
         draw = random.Random(secrets.randbits(64)).randrange
         raft = RaftNode(
             RaftConfig(node_id=node_id, forward_proposals=False), self._store.load(), draw
@@ -207,6 +208,11 @@ class Node:
             static_configs=self._static,
         )
         return Controller(self._disk, self._store, raft, settings, self._peers)
+
+    def _first_start(self) -> FirstStart:
+        voters = tuple(sorted(peer[0] for peer in self.settings.peers))
+        controller = self.broker.controller
+        return FirstStart(self._fs, self._data_dir.path, controller, self._peers, voters)
 
     def _connections_max(self) -> int:
         configured = int(str(effective("max.connections", BrokerLayers(static=self._static))))
@@ -227,7 +233,11 @@ class Node:
                 "--peer-port", host, port, self._peer_listener.bind(host, port)
             )
             await self._peer_listener.start()
+        first = self._first_start()
+        if self.settings.peers and not self.settings.join:
+            await first.decide(is_empty=self._is_first_start)
         self._controller_tasks = await controller.start(self._tasks)
+        self._controller_tasks.append(self._tasks.create_task(first.announce()))
         controller.subscribe(self._joining.learn)
         self._joining.learn(EMPTY, controller.image)
         if self.settings.join:
@@ -242,6 +252,7 @@ class Node:
         )
         # Registered, this node has the whole image: only now can it tell its logs from strays.
         await self._lifecycle.register()
+        first.caught_up()
         broker.partitions.watch_roles(self._replication.role_changed)
         broker.partitions.watch_roles(broker.coordinators.role_changed)
         await broker.partitions.recover(controller)

@@ -1,5 +1,7 @@
 """Creating, growing and deleting topics: what is accepted, and Kafka's answer to the rest."""
 
+from dataclasses import replace
+
 import pytest
 from tests.cluster.world import World, refusal, topic_id
 
@@ -34,7 +36,11 @@ def two_brokers() -> World:
 
 # The texts are Apache Kafka 4.3.1's.
 REFUSED = [
-    (new("old", 1, 1), E.TOPIC_ALREADY_EXISTS, "Topic 'old' already exists."),
+    (
+        replace(new("old", 1, 1), topic_id=b"another id......"),
+        E.TOPIC_ALREADY_EXISTS,
+        "Topic 'old' already exists.",
+    ),
     (new("."), E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
     (new(".."), E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
     (new(""), E.INVALID_TOPIC_EXCEPTION, "the empty string is not allowed"),
@@ -289,3 +295,12 @@ def test_deletion_can_be_disabled() -> None:
     world.topic("a", (1,))
     (result,) = world.do(DeleteTopics((TopicRef("a"),)))
     assert refusal(result.error)[0] is E.TOPIC_DELETION_DISABLED
+
+
+def test_fm48_the_same_creation_again_is_answered_as_the_first_time() -> None:
+    """A node repeats a command of which it does not know the fate."""
+    world = two_brokers()
+    first = world.create(new("new", 3, 2))
+    before = world.image
+    assert world.create(new("new", 3, 2)) == first
+    assert world.image == before

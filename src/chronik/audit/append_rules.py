@@ -89,7 +89,12 @@ def append_repeated(traces: Traces) -> Iterator[Cause]:
 
 
 def append_out_of_sequence(traces: Traces) -> Iterator[Cause]:
-    """A batch of an idempotent producer is behind one that the producer sent after it."""
+    """A batch is behind one that its producer sent after it, on the same way."""
+    yield from _sequences_out_of_order(traces)
+    yield from _requests_out_of_order(traces)
+
+
+def _sequences_out_of_order(traces: Traces) -> Iterator[Cause]:
     for where, batches in _by_producer(traces):
         seen: set[int] = set()
         last: Numbered | None = None
@@ -103,10 +108,48 @@ def append_out_of_sequence(traces: Traces) -> Iterator[Cause]:
             last = item
 
 
+def _requests_out_of_order(traces: Traces) -> Iterator[Cause]:
+    """Requests of one connection are taken in order; only a duplicate may name older offsets."""
+    for place, appended in traces.by_place(EventKind.APPENDED).items():
+        plain = {
+            (traces.run_of(*item), item[1].base_offset)
+            for item in appended
+            if number(item[1].producer_id) < 0
+        }
+        acked = traces.by_place(EventKind.ACKED).get(place, [])
+        known = [item for item in acked if (traces.run_of(*item), item[1].base_offset) in plain]
+        for before, item in _behind(traces, known):
+            one, other = item[1].correlation_id, before[1].correlation_id
+            said = f"{place[0]}-{place[1]}: request {one} of {item[1].client_id} was appended"
+            said += f" before its request {other}"
+            shown = traces.evidence((before, item))
+            yield Cause("appended-out-of-sequence", CERTAIN, said, shown)
+
+
+def _behind(traces: Traces, acked: list[Numbered]) -> Iterator[Pair]:
+    """Each later request of a connection with an offset below that of an earlier one."""
+    furthest: dict[tuple[object, ...], Numbered] = {}
+    for item in sorted(acked, key=lambda one: number(one[1].correlation_id)):
+        if item[1].connection_id is None:
+            continue
+        connection = (traces.run_of(*item), item[1].connection_id, item[1].client_id)
+        before = furthest.setdefault(connection, item)
+        if number(item[1].base_offset) < number(before[1].base_offset):
+            yield before, item
+        else:
+            furthest[connection] = item
+
+
 def _by_producer(traces: Traces) -> Iterator[tuple[str, list[Numbered]]]:
-    """Batches that one run of a node appended for one producer in one epoch of both."""
+    """Batches that one run of a node appended for one producer in one epoch of both.
+
+    What the disk refused was taken back; its retry is right.
+    """
+    cuts = traces.by_place(EventKind.TRUNCATED)
     groups: dict[tuple[object, ...], list[Numbered]] = defaultdict(list)
     for line, event in traces.by_kind[EventKind.APPENDED]:
+        if _taken_back(cuts.get(place_of(event), []), line, event):
+            continue
         if number(event.producer_id) >= 0 and number(event.base_sequence) >= 0:
             producer = (event.producer_id, event.producer_epoch)
             run = traces.run_of(line, event)
@@ -114,6 +157,13 @@ def _by_producer(traces: Traces) -> Iterator[tuple[str, list[Numbered]]]:
     for items in groups.values():
         event = items[0][1]
         yield f"{event.topic}-{event.partition}, producer {event.producer_id}", items
+
+
+def _taken_back(cuts: list[Numbered], line: int, event: TraceEvent) -> bool:
+    return any(
+        line < at and cut.node == event.node and number(cut.log_end) <= number(event.base_offset)
+        for at, cut in cuts
+    )
 
 
 def fsync_lost(traces: Traces) -> Iterator[Cause]:

@@ -54,6 +54,8 @@ class Plan:
     replication: int = 1
     group: bool = False
     timeout_s: float = 60.0
+    delivery_timeout_s: float = 0.0
+    """How long the producer tries to send a record; 0 is `timeout_s`."""
     poll_records_max: int = 500
     fetch_wait_ms: int = 500
     at_least_once: bool = False
@@ -85,6 +87,7 @@ class Reader:
     def __init__(self, plan: Plan, name: str, progress: Progress) -> None:
         self.plan, self.name, self._progress = plan, name, progress
         self._ends: dict[int, int] | None = None
+        self._ends_ns = 0
         self._places: dict[int, int] = {}
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
@@ -95,6 +98,7 @@ class Reader:
 
     def finish(self, ends: dict[int, int]) -> None:
         """Read up to these end offsets, then stop; raises what stopped the thread early."""
+        self._ends_ns = time.monotonic_ns()
         self._ends = ends
         self._thread.join()
         if self._error:
@@ -149,7 +153,8 @@ class Reader:
             if now - sampled_ns >= SAMPLE_NS or not records:
                 sampled_ns = now
                 self._sample(client, log, poll, now)
-            if now - moved_ns > self.plan.timeout_s * 1e9 and self._ends is not None:
+            waited_ns = now - max(moved_ns, self._ends_ns)
+            if self._ends is not None and waited_ns > self.plan.timeout_s * 1e9:
                 self._progress.timed_out.append(self.name)
                 return
 
@@ -198,7 +203,11 @@ def produce(plan: Plan, progress: Progress, show: Show) -> None:
         ledger.note(Kind.TOPIC, f"partitions={plan.partitions}", plan.topic)
         log = SendLog(ledger, plan.topic, plan.messages)
         settings = ProducerSettings(
-            plan.bootstrap, plan.topic, plan.acks, plan.idempotent, plan.timeout_s
+            plan.bootstrap,
+            plan.topic,
+            plan.acks,
+            plan.idempotent,
+            plan.delivery_timeout_s or plan.timeout_s,
         )
         client = open_producer(plan.client, settings, log)
         payloads: Writer = (

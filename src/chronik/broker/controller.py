@@ -7,6 +7,7 @@ of them. An image is never changed in place; whoever keeps an old one has a cons
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,9 +22,9 @@ from chronik.cluster.image import EMPTY, ClusterImage
 from chronik.cluster.records import decode_all, encode_all
 from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.core import RaftNode, Ready
-from chronik.raft.messages import ConfChange, Entry, EntryType, Position
+from chronik.raft.messages import ConfChange, ConfState, Entry, EntryType, Position, VoteResponse
 from chronik.raft.state import ProposalDropped, Role
-from chronik.storage.raft_store import RaftStore
+from chronik.storage.raft_store import BOOTSTRAP_INDEX, RaftStore
 
 R = TypeVar("R")
 Subscriber = Callable[[ClusterImage, ClusterImage], None]
@@ -35,6 +36,7 @@ COMMAND_TIMEOUT_S = 10.0
 RETRY_S = 0.05
 SAVE_RETRY_S = 0.1
 """Between two attempts to write the metadata log to a disk that refuses."""
+_HELLO = struct.Struct(">iq")
 _NOT_LEADER = b"\x00"
 _DONE = b"\x01"
 _UNKNOWN = b"\x02"
@@ -94,7 +96,14 @@ class Controller:
         self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
         self._image_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._leader_waiters: set[asyncio.Future[None]] = set()
+        self.is_returning = False
+        """True for a voter that lost its disk, until it has caught up: see `first_start`."""
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def node_id(self) -> int:
+        """This node's number."""
+        return self._raft.id
 
     @property
     def leader_id(self) -> int:
@@ -133,6 +142,21 @@ class Controller:
             self._raft.campaign()
         await self._pump()
         return [tasks.create_task(self._run()), tasks.create_task(self._tick())]
+
+    def bootstrap(self, voters: tuple[int, ...]) -> None:
+        """A new cluster: each of its voters begins with the same members."""
+        self._store.bootstrap(ConfState(voters=voters))
+        state = self._raft.state
+        self._raft = RaftNode(state.config, self._store.load(), state.draw)
+
+    def hello(self) -> bytes:
+        """Who this is, and how much of the log it has."""
+        return _HELLO.pack(self._raft.id, self._raft.last_index)
+
+    def serve_hello(self, data: memoryview) -> bytes:
+        """Whether anything was ever decided, as far as this node knows."""
+        self._raft.report_lost(*_HELLO.unpack(data))
+        return bytes([self.is_returning or self._raft.last_index > BOOTSTRAP_INDEX])
 
     # -- commands
 
@@ -284,7 +308,8 @@ class Controller:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._raft.tick()
+            if not self.is_returning:  # else it would campaign
+                self._raft.tick()
             if self._raft.has_ready():
                 self._work.set()
 
@@ -301,6 +326,8 @@ class Controller:
             if ready.hard_state is not None or ready.entries or ready.snapshot is not None:
                 await self._save(ready)
             for message in ready.messages:
+                if self.is_returning and isinstance(message, VoteResponse) and message.granted:
+                    continue
                 self._peers.post(Message(message.to, PeerApi.RAFT, encode_message(message)))
             self._apply(ready)
             raft.advance(ready)

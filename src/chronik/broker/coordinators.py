@@ -206,7 +206,7 @@ class Coordinators:
             GROUP_OFFSETS_TOPIC,
             secrets.token_bytes(16),
             int(str(effective("offsets.topic.num.partitions", layers))),
-            min(replication, len(self._controller.image.live_brokers())),
+            min(replication, len(self._controller.image.brokers)),
             configs=(
                 ("cleanup.policy", "compact"),
                 ("segment.bytes", str(OFFSETS_SEGMENT_BYTES)),

@@ -42,7 +42,13 @@ class Lifecycle:
                 if not self._controller.image.cluster_id:
                     await self._controller.submit(CreateCluster(secrets.token_urlsafe(16)))
                 answer = await self._controller.submit(
-                    RegisterBroker(self._node_id, self._incarnation, self._endpoints, self._rack)
+                    RegisterBroker(
+                        self._node_id,
+                        self._incarnation,
+                        self._endpoints,
+                        self._rack,
+                        lost_logs=self._controller.is_returning,
+                    )
                 )
             except ControllerUnavailableError as error:
                 log.info("cannot register yet: %s", error)

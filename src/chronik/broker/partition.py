@@ -230,6 +230,8 @@ class Partition:
         """Takes back every append that the disk does not have."""
         self.state.undo(self._pending)
         self._pending = []
+        if self._tracer.on:
+            self._trace_cut()
         self.durable_waiters.failed_beyond(self.state.durable_end, code)
         self.committed_waiters.failed_beyond(self.state.log_end, code)
 
@@ -358,6 +360,16 @@ class Partition:
             self.state.leader_epoch,
             log_end=log_end,
             peer=node_id,
+        )
+
+    def _trace_cut(self) -> None:
+        self._tracer.emit(
+            EventKind.TRUNCATED,
+            self.topic,
+            self.index,
+            self.state.leader_epoch,
+            log_end=self.state.log_end,
+            detail="the disk refused the rest",
         )
 
     def _trace_watermark(self) -> None:

@@ -15,6 +15,8 @@ class PeerApi(IntEnum):
     """Asks for the answer of a waiting fetch at once."""
     JOIN = 10_003
     """A new node asks to get the metadata log."""
+    HELLO = 10_004
+    """A node with an empty disk asks whether anything was ever decided."""
 
 
 class PeerUnavailableError(Exception):

@@ -7,6 +7,7 @@ import click
 _COMMANDS = {
     "topic": "chronik.cli.topic",
     "inspect": "chronik.cli.inspect",
+    "lab": "chronik.cli.lab",
     "produce": "chronik.cli.produce",
     "consume": "chronik.cli.consume",
     "cluster": "chronik.cli.cluster",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from chronik.cli._wire import Connection, NoAnswerError, connected
 from chronik.model.errors import ErrorCode
+from chronik.model.names import METADATA_TOPIC
 from chronik.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from chronik.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -25,11 +26,11 @@ from chronik.wire.messages.list_partition_reassignments import (
 )
 from chronik.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-METADATA_TOPIC = "__cluster_metadata"
 AHEAD_WARN = 10
 AHEAD_ALARM = 100
 """Messages by which a leader's log end may run ahead of the watermark."""
 METADATA_LAG_WARN = 100
+NODE_SECONDS_MAX = 5.0
 CONSUMER = -1
 DEBUGGING = -2
 """The replica id with which ListOffsets tells the log end instead of the watermark."""
@@ -125,18 +126,30 @@ def look(bootstrap: str, *, offsets: bool = False) -> ClusterState:
     """The cluster as its controller sees it; with `offsets` every leader is asked too."""
     with connected(bootstrap) as first:
         cluster = _described(first)
-        controller = next((b for b in cluster.brokers if b.broker_id == cluster.controller_id), None)
-        try:
-            best = first if controller is None else Connection((controller.host, controller.port))
-        except NoAnswerError:
-            best = first
-        state = _state(_described(best), best)
-        _add_quorum(state, best)
-        _add_moves(state, best)
-        if best is not first:
-            best.close()
+        state = _seen_by_controller(cluster) or _seen(first)
     if offsets:
         _add_offsets(state)
+    return state
+
+
+def _seen_by_controller(cluster: DescribeClusterResponse) -> ClusterState | None:
+    """What the node that decides sees: others may lag behind it."""
+    for broker in cluster.brokers:
+        if broker.broker_id == cluster.controller_id:
+            try:
+                connection = Connection((broker.host, broker.port), NODE_SECONDS_MAX)
+                state = _seen(connection)
+                connection.close()
+            except NoAnswerError:
+                return None
+            return state
+    return None
+
+
+def _seen(connection: Connection) -> ClusterState:
+    state = _state(_described(connection), connection)
+    _add_quorum(state, connection)
+    _add_moves(state, connection)
     return state
 
 
@@ -206,7 +219,7 @@ def _add_offsets(state: ClusterState) -> None:
         if broker.is_fenced:
             continue
         try:
-            connection = Connection((broker.host, broker.port))
+            connection = Connection((broker.host, broker.port), NODE_SECONDS_MAX)
             # First the ends, then the watermarks: what was written between the two does not count.
             ends = _offsets(connection, led, DEBUGGING)
             marks = _offsets(connection, led, CONSUMER)
@@ -269,9 +282,6 @@ def _quorum_problems(state: ClusterState) -> Iterator[Problem]:
         lag = state.lag(node_id)
         if lag is not None and lag > METADATA_LAG_WARN and node_id in state.live:
             yield Problem("warn", f"voter {node_id} lacks {lag} entries of the metadata log")
-    for node_id in state.learners:
-        text = f"node {node_id} has no vote yet: 'chronik cluster add-node {node_id}'"
-        yield Problem("warn", text)
 
 
 def _partition_problems(state: ClusterState) -> Iterator[Problem]:

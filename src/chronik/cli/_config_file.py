@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from chronik.model.broker_configs import BROKER_KEYS
-from chronik.model.node_config import CONFIGS, NODE_KEYS, Given, NodeConfigError
+from chronik.model.node_config import CONFIGS, Given, NodeConfigError
+from chronik.model.node_keys import NODE_KEYS
 
 PREFIX = "CHRONIK_"
 _PART = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
@@ -57,7 +58,8 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _lines(text: str) -> dict[str, int]:
-    table, found = "", {}
+    table = ""
+    found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             table = f"{_plain(header[1])}."

@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def client_options(function: F) -> F:
-    """`--bootstrap` and `-X`, which together become the argument `client`."""
+    """`--bootstrap` and `-X`."""
     extra = click.option(
         "-X",
         "extra",
@@ -21,7 +21,12 @@ def client_options(function: F) -> F:
         metavar="KEY=VALUE",
         help="A setting of librdkafka, e.g. -X security.protocol=SSL. Repeatable.",
     )
-    bootstrap = click.option(
+    return bootstrap_option(extra(function))
+
+
+def bootstrap_option(function: F) -> F:
+    """`--bootstrap` alone."""
+    option = click.option(
         "--bootstrap",
         "-b",
         envvar="CHRONIK_BOOTSTRAP",
@@ -32,7 +37,7 @@ def client_options(function: F) -> F:
         callback=_bootstrap,
         help="Where the cluster is.",
     )
-    return bootstrap(extra(function))
+    return option(function)
 
 
 def _bootstrap(_ctx: click.Context, _param: click.Parameter, value: str) -> str:

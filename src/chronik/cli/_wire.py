@@ -14,6 +14,7 @@ from chronik.model.errors import ErrorCode
 from chronik.wire.apis import ADVERTISED, ApiKey
 from chronik.wire.codec import WireError, decode, encode
 from chronik.wire.headers import read_response_header, write_request_header
+from chronik.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from chronik.wire.schema import Message
 
 M = TypeVar("M", bound=Message)
@@ -29,13 +30,17 @@ class NoAnswerError(Exception):
 class Connection:
     """A connection to one node."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], timeout_s: float = ANSWER_SECONDS_MAX) -> None:
         self.address = address
         self._ids = itertools.count(1)
         try:
             self._socket = socket.create_connection(address, CONNECT_SECONDS_MAX)
         except OSError as error:
             raise NoAnswerError(f"{_text(address)}: {_reason(error)}") from error
+        self._socket.settimeout(timeout_s)
+
+    def be_patient(self) -> None:
+        """The node answers: from now on it may take its time."""
         self._socket.settimeout(ANSWER_SECONDS_MAX)
 
     def ask(self, request: Message, response: type[M], version: int | None = None) -> M:
@@ -68,12 +73,12 @@ class Connection:
 
 @contextmanager
 def connected(bootstrap: str) -> Iterator[Connection]:
-    """A connection to the first of the bootstrap servers that takes one."""
+    """A connection to the first of the bootstrap servers that answers."""
     problems = []
     for text in bootstrap.split(","):
         host, port = split_address(text)
         try:
-            connection = Connection((host.strip("[]"), port))
+            connection = _answering((host.strip("[]"), port))
         except NoAnswerError as error:
             problems.append(str(error))
             continue
@@ -83,6 +88,18 @@ def connected(bootstrap: str) -> Iterator[Connection]:
             connection.close()
         return
     raise NoAnswerError(f"no node is reachable at {' or '.join(problems)}")
+
+
+def _answering(address: tuple[str, int]) -> Connection:
+    """A node that hangs takes connections all the same: it is asked something first."""
+    connection = Connection(address, CONNECT_SECONDS_MAX)
+    try:
+        connection.ask(DescribeClusterRequest(endpoint_type=1), DescribeClusterResponse)
+    except NoAnswerError:
+        connection.close()
+        raise
+    connection.be_patient()
+    return connection
 
 
 def refused(code: int, message: str | None, what: str) -> click.ClickException:

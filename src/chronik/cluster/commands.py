@@ -240,7 +240,10 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker(Command[Registration]):
-    """A node's process starts. `session_valid`: the process registered before still reports."""
+    """A node's process starts. `session_valid`: the process registered before still reports.
+
+    `lost_logs`: its disk is empty, whatever it had before.
+    """
 
     broker_id: int
     incarnation_id: bytes
@@ -248,6 +251,7 @@ class RegisterBroker(Command[Registration]):
     rack: str | None = None
     cluster_id: str | None = None
     session_valid: bool = False
+    lost_logs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

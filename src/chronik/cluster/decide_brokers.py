@@ -1,6 +1,7 @@
 """A broker's life in the cluster: registered, unfenced, fenced, going away, gone; producer ids."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from chronik.cluster.commands import (
@@ -19,7 +20,7 @@ from chronik.cluster.commands import (
     Registration,
     UnregisterBroker,
 )
-from chronik.cluster.elections import UncleanRule, settle_all
+from chronik.cluster.elections import UncleanRule, advance, pick_leader, settle, settle_all
 from chronik.cluster.image import NO_LEADER, Broker, ClusterImage, PartitionState
 from chronik.cluster.records import (
     BrokerFenced,
@@ -28,12 +29,14 @@ from chronik.cluster.records import (
     BrokerUnfenced,
     BrokerUnregistered,
     ClusterCreated,
+    PartitionChanged,
     ProducerIdsAllocated,
     Record,
 )
 from chronik.cluster.refused import Refused
 from chronik.model.configs import LONG_MAX
 from chronik.model.errors import ErrorCode
+from chronik.model.topic_configs import base_config, resolve
 
 _NOWHERE: Final = frozenset({"", "0.0.0.0", "::", "[::]"})  # noqa: S104 - refused, not bound
 
@@ -74,9 +77,11 @@ def register_broker(
         old.in_controlled_shutdown if old is not None and same else False,
     )
     records: list[Record] = []
-    if old is not None and not same and not old.fenced:
+    if old is not None and not same and command.lost_logs:
+        records += _lost(image, command.broker_id)
+    elif old is not None and not same and not old.fenced:
         # The earlier process died without a word: what it led is led by others from here on.
-        records += _without(image, command.broker_id, settings)
+        records += _restarted(image, command.broker_id, settings)
     elif same and _unchanged(old, record):
         return Decision((), Registration(OK, epoch))
     return Decision((*records, record), Registration(OK, epoch))
@@ -226,6 +231,44 @@ def _without(
         lambda one: one != broker_id and image.is_live(one),
         lambda state: broker_id in state.isr or state.leader == broker_id,
     )
+
+
+def _restarted(
+    image: ClusterImage, broker_id: int, settings: ControllerSettings
+) -> Iterator[Record]:
+    """What a process that died and is back has left: others lead, and are the ISR if they suffice.
+
+    Where they are fewer than min.insync.replicas it stays in the ISR. Its log has what an ISR of
+    that size has confirmed, and the others may be dead too without anybody knowing it yet: when all
+    of a cluster died and not all of it comes back, those who do come back lead (KIP-966's reason).
+    """
+    layers = image.layers(-1, settings.static_configs)
+    unclean, base = UncleanRule(image, layers), base_config(layers)
+    for topic, index, state in image.partitions():
+        if broker_id not in state.isr:
+            continue
+        needed = resolve(image.topic_overrides(topic.name), base).min_insync_replicas
+        new = settle(
+            state,
+            lambda one: one != broker_id and image.is_live(one),
+            unclean=unclean(topic.name),
+        )
+        if len(new.isr) < needed:
+            isr = tuple(one for one in state.isr if one == broker_id or one in new.isr)
+            new = advance(state, replace(state, isr=isr, leader=new.leader))
+        if new is not state:
+            yield PartitionChanged(topic.id, index, new)
+
+
+def _lost(image: ClusterImage, broker_id: int) -> Iterator[Record]:
+    """A broker has lost its disk: it is in no ISR that has another member, dead or alive."""
+    for topic, index, state in image.partitions():
+        if broker_id in state.isr:
+            isr = tuple(one for one in state.isr if one != broker_id) or state.isr
+            leader = pick_leader(state, isr, lambda one: one != broker_id and image.is_live(one))
+            yield PartitionChanged(
+                topic.id, index, advance(state, replace(state, isr=isr, leader=leader))
+            )
 
 
 def _with(image: ClusterImage, broker_id: int, settings: ControllerSettings) -> tuple[Record, ...]:

@@ -18,7 +18,7 @@ from chronik.wire.messages.alter_replica_log_dirs import (
 def handle(
     broker: Broker, _call: Call, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """One answer per partition; of two directories for one partition the last counts, as in Kafka."""
+    """One answer per partition; of two directories for one the last counts."""
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -20,7 +20,7 @@ async def handle(
     broker: Broker, _call: Call, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """One directory, with the partitions asked for or all of them."""
-    result = DescribeLogDirsResult(log_dir=os.path.abspath(broker.settings.data_dir))
+    result = DescribeLogDirsResult(log_dir=_log_dir(broker))
     try:
         usage = await broker.disk.run(lambda: shutil.disk_usage(broker.settings.data_dir))
         result.total_bytes, result.usable_bytes = usage.total, usage.free
@@ -39,6 +39,10 @@ async def handle(
         DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()
     ]
     return DescribeLogDirsResponse(results=[result])
+
+
+def _log_dir(broker: Broker) -> str:
+    return os.path.abspath(broker.settings.data_dir)  # as Kafka names it
 
 
 def _wanted(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:

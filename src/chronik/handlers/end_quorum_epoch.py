@@ -14,6 +14,7 @@ from chronik.model.names import METADATA_TOPIC
 from chronik.wire.messages.end_quorum_epoch import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    ReplicaInfo,
     RequestPartitionData,
     ResponsePartitionData,
     ResponseTopicData,
@@ -30,7 +31,10 @@ async def handle(
     is_metadata = [topic.topic_name for topic in request.topics] == [METADATA_TOPIC]
     if not is_metadata or [one.partition_index for one in named] != [0]:
         return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if not call.peer.internal and call.api_version == VERSION:
+    if not call.peer.internal:
+        for one in named:  # version 0 has ids only; the leader is asked in version 1
+            more = [ReplicaInfo(candidate_id=node) for node in one.preferred_successors]
+            one.preferred_candidates += more
         answer = await membership.ask_leader(
             broker, request, EndQuorumEpochResponse, VERSION, 2 * membership.TRANSFER_TIMEOUT_S
         )
@@ -48,7 +52,6 @@ async def handle(
 
 async def _hand_over(broker: Broker, wanted: RequestPartitionData) -> Error:
     candidates = [one.candidate_id for one in wanted.preferred_candidates]
-    candidates += wanted.preferred_successors
     if not candidates:
         return Error(ErrorCode.INVALID_REQUEST, "name the node that shall lead")
     if wanted.leader_epoch not in {-1, broker.controller.term}:

@@ -279,6 +279,7 @@ class _Fetch:
             high_watermark=partition.state.high_watermark if partition is not None else None,
             log_end=partition.state.log_end if partition is not None else None,
             client_id=self._call.client_id,
+            connection_id=self._call.peer.port,
             correlation_id=self._call.correlation_id,
             peer=self._follower if self._follower >= 0 else None,
             error_code=int(code) if code is not None else None,

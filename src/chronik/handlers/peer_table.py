@@ -21,6 +21,11 @@ def serve_nudge(broker: Broker, call: Call) -> None:
     call.no_reply()
 
 
+def serve_hello(broker: Broker, call: Call) -> None:
+    """A node that has lost its disk, or has never had one."""
+    call.reply((broker.controller.serve_hello(memoryview(call.frame)[call.body :]),))
+
+
 async def answer_command(broker: Broker, call: Call) -> None:
     """A command for the controller, from a node that does not lead."""
     call.reply((await broker.controller.serve_command(memoryview(call.frame)[call.body :]),))
@@ -40,6 +45,7 @@ PEER_TABLE: dict[int, Api] = {
     ApiKey.ADD_RAFT_VOTER: TABLE[ApiKey.ADD_RAFT_VOTER],
     ApiKey.REMOVE_RAFT_VOTER: TABLE[ApiKey.REMOVE_RAFT_VOTER],
     PeerApi.RAFT: Api(PeerApi.RAFT, fast=serve_raft),
+    PeerApi.HELLO: Api(PeerApi.HELLO, fast=serve_hello),
     PeerApi.NUDGE: Api(PeerApi.NUDGE, fast=serve_nudge),
     PeerApi.CONTROLLER_COMMAND: Api(PeerApi.CONTROLLER_COMMAND, later=answer_command),
     PeerApi.JOIN: Api(PeerApi.JOIN, later=answer_join),

@@ -336,6 +336,7 @@ class _Answer:
             bytes=len(wanted.records or b""),
             acks=self.acks,
             client_id=self.call.client_id,
+            connection_id=self.call.peer.port,
             correlation_id=self.call.correlation_id,
         )
 
@@ -350,6 +351,7 @@ class _Answer:
                 last_offset=result.last_offset,
                 acks=self.acks,
                 client_id=self.call.client_id,
+                connection_id=self.call.peer.port,
                 correlation_id=self.call.correlation_id,
                 error_code=result.code,
                 duration_us=took_us,

@@ -11,13 +11,13 @@ from typing import Final, Literal, cast
 
 from chronik.model.broker_configs import BROKER_KEYS, broker_key
 from chronik.model.configs import ConfigError
+from chronik.model.node_keys import NODE_KEYS, OWN_KEYS, Kind, NodeKey
 from chronik.model.settings import NodeSettings
 
 CONFIGS: Final = "configs."
 """What follows it is a broker config by Kafka's name."""
 ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named to be refused
 SIMILARITY_MIN: Final = 0.7
-Kind = Literal["number", "port", "text", "flag", "peers"]
 Peer = tuple[int, str, int]
 
 
@@ -29,76 +29,6 @@ class Given:
     value: object
     """Text (environment, flags), or what TOML has; an item of a list is a Given of its own."""
     where: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeKey:
-    """One key of the file; `example` completes the advice where a value is wrong."""
-
-    name: str
-    kind: Kind
-    doc: str
-    example: str
-    choices: tuple[str, ...] = ()
-    default: str = ""
-
-
-_ALL: Final = (
-    NodeKey("node.id", "number", "The node's number, unique in the cluster. Required.", "1"),
-    NodeKey("node.data", "text", "The directory for everything. Required.", '"/var/lib/chronik"'),
-    NodeKey("node.rack", "text", "Where the node stands: replicas are spread.", '"rack-a"'),
-    NodeKey(
-        "node.durability",
-        "text",
-        "`fsync`: acknowledged means on the disk; `os`: in the page cache, as Kafka's default.",
-        '"fsync"',
-        ("fsync", "os"),
-        "fsync",
-    ),
-    NodeKey(
-        "node.trace",
-        "text",
-        "Evidence of every batch's way: `off`, in `memory`, or in `files` under the data.",
-        '"off"',
-        ("off", "memory", "files"),
-        "off",
-    ),
-    NodeKey("listen.host", "text", "Address for clients.", '"0.0.0.0"', default="127.0.0.1"),
-    NodeKey("listen.port", "port", "Port for clients; 0 takes a free one.", "9092", default="9092"),
-    NodeKey("advertised.host", "text", "What clients are told; else listen.host.", '"10.0.0.1"'),
-    NodeKey("advertised.port", "port", "What clients are told; else listen.port.", "9092"),
-    NodeKey("peer.host", "text", "Address for the other nodes; else listen.host.", '"10.0.0.1"'),
-    NodeKey("peer.port", "port", "Port for them; else the one in this node's peer.", "9192"),
-    NodeKey("http.host", "text", "Address of the status page; else listen.host.", '"127.0.0.1"'),
-    NodeKey("http.port", "port", "Status page, /health, /metrics; none if absent.", "9292"),
-    NodeKey(
-        "cluster.peers",
-        "peers",
-        "The voters, this node among them: `ID@HOST:PEER_PORT`. Absent: a node on its own.",
-        '["1@10.0.0.1:9192"]',
-    ),
-    NodeKey(
-        "cluster.join",
-        "flag",
-        "This node is new to a cluster that runs already: it asks the peers to let it in.",
-        "true",
-        default="false",
-    ),
-)
-NODE_KEYS: Final[Mapping[str, NodeKey]] = {one.name: one for one in _ALL}
-_INSTEAD: Final = {
-    "node.id": "node.id",
-    "broker.id": "node.id",
-    "broker.rack": "node.rack",
-    "log.dirs": "node.data",
-    "log.dir": "node.data",
-    "listeners": "listen.host and listen.port",
-    "advertised.listeners": "advertised.host and advertised.port",
-    "controller.quorum.voters": "cluster.peers",
-    "controller.quorum.bootstrap.servers": "cluster.peers",
-    "process.roles": "nothing: every node is broker and controller",
-}
-"""Kafka's names for what has a key of its own here."""
 
 
 class NodeConfigError(ValueError):
@@ -170,8 +100,8 @@ class _Values:
         return bool(self._values.get("cluster.join", False))
 
     def _config(self, one: Given, name: str) -> None:
-        if name in _INSTEAD:
-            raise ValueError(f"{name} does not belong under [configs]: use {_INSTEAD[name]}")
+        if name in OWN_KEYS:
+            raise ValueError(f"{name} does not belong under [configs]: use {OWN_KEYS[name]}")
         if name not in BROKER_KEYS:
             close = _close(name, BROKER_KEYS)
             raise ValueError(f"unknown broker config '{name}'{close}")
@@ -213,8 +143,8 @@ def _known(name: str) -> NodeKey:
 
 def _unknown(name: str) -> str:
     """What to do about a key that there is not."""
-    if name in _INSTEAD:
-        return f"unknown key '{name}': here it is {_INSTEAD[name]}"
+    if name in OWN_KEYS:
+        return f"unknown key '{name}': here it is {OWN_KEYS[name]}"
     if name in BROKER_KEYS:
         return f"unknown key '{name}': broker configs belong under [configs]"
     by_end = [one for one in NODE_KEYS if one.rpartition(".")[2] == name]
@@ -416,19 +346,3 @@ def _settings(values: _Values) -> NodeSettings:
         http_port=values.number("http.port"),
         configs=tuple(values.configs.items()),
     )
-
-
-def static_configs(settings: NodeSettings, listener: str) -> dict[str, str]:
-    """What DescribeConfigs shows as coming from the node's own file."""
-    static = dict(settings.configs)
-    static.setdefault("chronik.durability", settings.durability)
-    static |= {"node.id": str(settings.node_id), "broker.id": str(settings.node_id)}
-    static |= {"log.dirs": settings.data_dir}
-    if settings.port:
-        static["listeners"] = f"{listener}://{settings.host}:{settings.port}"
-        advertised = settings.advertised_host or settings.host
-        port = settings.advertised_port or settings.port
-        static["advertised.listeners"] = f"{listener}://{advertised}:{port}"
-    if settings.rack is not None:
-        static["broker.rack"] = settings.rack
-    return static

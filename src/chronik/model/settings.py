@@ -35,3 +35,19 @@ class NodeSettings:
     """Metrics, health and the status page; None serves none, 0 lets the system choose."""
     configs: tuple[tuple[str, str], ...] = ()
     """Static broker configs, by Kafka's names."""
+
+
+def static_configs(settings: NodeSettings, listener: str) -> dict[str, str]:
+    """What DescribeConfigs shows as coming from the node's own file."""
+    static = dict(settings.configs)
+    static.setdefault("chronik.durability", settings.durability)
+    static |= {"node.id": str(settings.node_id), "broker.id": str(settings.node_id)}
+    static |= {"log.dirs": settings.data_dir}
+    if settings.port:
+        static["listeners"] = f"{listener}://{settings.host}:{settings.port}"
+        advertised = settings.advertised_host or settings.host
+        port = settings.advertised_port or settings.port
+        static["advertised.listeners"] = f"{listener}://{advertised}:{port}"
+    if settings.rack is not None:
+        static["broker.rack"] = settings.rack
+    return static

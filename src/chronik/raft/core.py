@@ -277,6 +277,14 @@ class RaftNode:
         if progress.state is ProgressState.REPLICATE:
             progress.become_probe()
 
+    def report_lost(self, node: NodeId, last_index: int) -> None:
+        """A node has no more than `last_index`, whatever it has acknowledged: its disk was lost."""
+        progress = self.state.progress.get(node)
+        if self.role is not Role.LEADER or progress is None or progress.match <= last_index:
+            return
+        progress.match = last_index
+        progress.become_probe()
+
     def report_snapshot(self, node: NodeId, *, ok: bool) -> None:
         """The transport has delivered a snapshot, or has not."""
         progress = self.state.progress.get(node)

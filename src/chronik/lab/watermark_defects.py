@@ -1,0 +1,86 @@
+"""Defects of the high watermark: a second copy, a store instead of a max, a wrong getter."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from chronik.broker.partition import Partition
+from chronik.handlers import fetch
+from chronik.lab.replacing import replace
+from chronik.replica.state import ReplicaState
+
+SYNC_S = 5.0
+COPY_S = 0.05
+
+
+def watermark_stored() -> None:
+    """A copy of the watermark is replicated to the metadata and stored when it comes back."""
+    moved = Partition._watermark_moved
+
+    def copied(self: Partition) -> None:
+        moved(self)
+        value = self.state.high_watermark
+        asyncio.get_running_loop().call_later(COPY_S, store, self, value)
+
+    def store(self: Partition, value: int) -> None:
+        if value == self.state.high_watermark:
+            return
+        self.state.high_watermark = value
+        self._trace_watermark()
+
+    replace(Partition, "_watermark_moved", copied)
+
+
+def watermark_is_log_end() -> None:
+    """Fetch asks a getter that falls back to the end of the log."""
+    read = fetch._Fetch._read
+
+    def to_the_end(self: Any, wanted: Any, left: int, *, first: bool) -> Any:
+        broker = self._broker
+        found, _ = broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
+        if found is None or self._follower >= 0:
+            return read(self, wanted, left, first=first)
+        state = found.state
+        committed, state.high_watermark = state.high_watermark, found.log.end_offset
+        try:
+            return read(self, wanted, left, first=first)
+        finally:
+            state.high_watermark = committed
+
+    replace(fetch._Fetch, "_read", to_the_end)
+
+
+def watermark_every_5_s() -> None:
+    """The watermark is brought up to date by a timer; the first time comes at the first append."""
+    advance = ReplicaState._advance_watermark
+    due_s: dict[int, float] = {}
+
+    def by_timer(self: ReplicaState, candidate: int) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        if candidate <= self.high_watermark:
+            return False
+        if now_s < due_s.setdefault(id(self), now_s + SYNC_S):
+            return False
+        due_s[id(self)] = now_s + SYNC_S
+        return advance(self, candidate)
+
+    replace(ReplicaState, "_advance_watermark", by_timer)
+    written = Partition.written
+
+    def synced_later(self: Partition, write: Any, duration_us: int) -> None:
+        written(self, write, duration_us)
+        asyncio.get_running_loop().call_later(SYNC_S, sync, self)
+
+    def sync(self: Partition) -> None:
+        if self.state.is_leader and self.state._recompute_watermark():
+            self._trace_watermark()
+            self._watermark_moved()
+
+    replace(Partition, "written", synced_later)
+
+
+DEFECTS: dict[str, Callable[[], None]] = {
+    "watermark-stored": watermark_stored,
+    "watermark-is-log-end": watermark_is_log_end,
+    "watermark-every-5s": watermark_every_5_s,
+}

@@ -1,0 +1,7 @@
+"""Topics become tables, exactly once: the data pipeline, on Spark through PySpark.
+
+Touches: the cluster as a client, the warehouse folder, a Spark session. May import: `trace`,
+`wire`, `model`, and pyspark, pyarrow, numpy, pyiceberg, confluent-kafka. Driven by: `cli/pipeline`,
+`cli/sql`, `make run`. Start reading at `ingest.py`, then `decode.py` (bytes to Arrow), `source.py`
+(`spark.read.format("chronik")`), `warehouse.py` (the commit that holds the offsets) and `proof.py`.
+"""

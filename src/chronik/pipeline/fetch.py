@@ -1,0 +1,127 @@
+"""One range of one partition as Arrow batches, read with Fetch; the next is asked for early."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from chronik.pipeline.client import (
+    FETCH_VERSION,
+    READ_UNCOMMITTED,
+    Cluster,
+    Connection,
+    OffsetOutOfRange,
+    RetriableError,
+    fetch_request,
+    fetched,
+)
+from chronik.pipeline.decode import COLUMNS, Aborted, decode, next_offset
+from chronik.wire.messages.fetch import FetchResponse, PartitionData
+
+ROWS_MAX = 65_536
+"""Rows of one Arrow batch: what Spark takes fastest."""
+EMPTY_ANSWERS_MAX = 120
+
+
+class DataLoss(Exception):  # noqa: N818
+    """Records of the range are no longer in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Records start <= offset < end of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+def read_range(
+    bootstrap: str,
+    wanted: OffsetRange,
+    *,
+    columns: Sequence[str] = COLUMNS,
+    isolation: int = READ_UNCOMMITTED,
+) -> Iterator[pa.RecordBatch]:
+    """The records of the range, in the order of their offsets, at most `ROWS_MAX` in one batch."""
+    with Cluster(bootstrap) as cluster:
+        for offset, data in _answers(cluster, wanted, isolation):
+            aborted = [
+                Aborted(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()
+            ]
+            rows = decode(
+                data.records or b"",
+                wanted.topic,
+                wanted.partition,
+                start=offset,
+                end=wanted.end,
+                columns=columns,
+                aborted=aborted,
+            )
+            for first in range(0, rows.num_rows, ROWS_MAX):
+                yield rows.slice(first, ROWS_MAX)
+
+
+def _answers(
+    cluster: Cluster, wanted: OffsetRange, isolation: int
+) -> Iterator[tuple[int, PartitionData]]:
+    """(offset asked for, answer) until the range is covered.
+
+    The request for what follows is sent before an answer is handed out, so that the broker works
+    while its last answer is decoded.
+    """
+    reader = _Reader(cluster, wanted, isolation)
+    offset, empty = wanted.start, 0
+    reader.ask(offset)
+    while offset < wanted.end:
+        data = reader.answer(offset)
+        following = next_offset(data.records or b"", offset)
+        empty = 0 if following > offset else empty + 1
+        if empty > EMPTY_ANSWERS_MAX:
+            raise RetriableError(f"{wanted}: nothing to read at offset {offset}")
+        if following < wanted.end:
+            reader.ask(following)
+        if following > offset:
+            yield offset, data
+        offset = following
+
+
+class _Reader:
+    """One request under way; asked again from another broker where the leader moved."""
+
+    def __init__(self, cluster: Cluster, wanted: OffsetRange, isolation: int) -> None:
+        self._cluster, self._wanted, self._isolation = cluster, wanted, isolation
+        self._asked: tuple[Connection, int] | None = None
+
+    def ask(self, offset: int) -> None:
+        """Sends a request; where that fails `answer` does it again."""
+        try:
+            self._asked = self._send(offset)
+        except RetriableError:
+            self._asked = None
+
+    def answer(self, offset: int) -> PartitionData:
+        """The answer to the request, or to a repetition of it."""
+        try:
+            return self._cluster.retrying(lambda: self._receive(offset))
+        except OffsetOutOfRange as error:
+            raise DataLoss(
+                f"{self._wanted}: offset {offset} is not in the log any more. Retention or a "
+                "deletion was faster than this reader"
+            ) from error
+
+    def _send(self, offset: int) -> tuple[Connection, int]:
+        topic, partition = self._wanted.topic, self._wanted.partition
+        connection = self._cluster.leader((topic, partition))
+        request = fetch_request(topic, partition, offset, self._isolation)
+        return connection, connection.send(request, FETCH_VERSION)
+
+    def _receive(self, offset: int) -> PartitionData:
+        connection, number = self._asked or self._send(offset)
+        self._asked = None  # an error on the way must not be waited for again
+        answer = connection.receive(FetchResponse, FETCH_VERSION, number)
+        return fetched(answer, self._wanted.topic, self._wanted.partition)

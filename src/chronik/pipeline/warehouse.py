@@ -1,0 +1,229 @@
+"""The warehouse: Iceberg tables in a folder, and the commit that holds the offsets.
+
+The state of the pipeline is the table itself. A snapshot's properties say which offsets its files
+hold and where the next ones begin, so files and offsets are committed in one step or not at all.
+The catalog compares and swaps the table's metadata: of two ingesters that began at the same offset
+one wins, and the other's files are in no snapshot.
+"""
+
+import contextlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+NAMESPACE = "chronik"
+CATALOG_FILE = "catalog.db"
+TOPIC = "chronik.topic"
+MODE = "chronik.mode"
+BATCH = "chronik.batch-id"
+RANGES = "chronik.ranges"
+NEXT = "chronik.next-offsets"
+FIRST = "chronik.first-offsets"
+BAD_FILES = "chronik.dlq-files"
+CARRIED = (BATCH, NEXT, FIRST, BAD_FILES)
+"""What a snapshot that adds no records (compaction) takes over from the one before it."""
+ATTEMPTS_MAX = 20
+_PROPERTIES = {
+    # A repeated commit must look at the offsets again, so the library may not repeat it.
+    "commit.retry.num-retries": "0",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+Ranges = dict[int, tuple[int, int]]
+"""Partition to (first offset, offset after the last)."""
+
+
+class OffsetConflict(Exception):  # noqa: N818
+    """The table does not end where the new records begin: someone else was faster."""
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a table has come; all of it is in the table."""
+
+    batch_id: str = ""
+    first: dict[int, int] = field(default_factory=dict)
+    next: dict[int, int] = field(default_factory=dict)
+    bad_files: tuple[str, ...] = ()
+    committed_ms: int | None = None
+
+
+class Warehouse:
+    """The tables in one folder (or of any catalog that pyiceberg knows, by its properties)."""
+
+    def __init__(self, location: str | Path, catalog: Mapping[str, str] | None = None) -> None:
+        self.location = str(location)
+        self.catalog = _catalog(self.location, catalog or {})
+
+    def load(self, name: str) -> Table | None:
+        """A table by its name; None where there is none."""
+        try:
+            return self.catalog.load_table((NAMESPACE, name))
+        except NoSuchTableError:
+            return None
+
+    def create(self, name: str, schema: pa.Schema, properties: Mapping[str, str]) -> Table:
+        """The table; made if it does not exist."""
+        try:
+            return self.catalog.create_table(
+                (NAMESPACE, name), schema=schema, properties=_PROPERTIES | dict(properties)
+            )
+        except TableAlreadyExistsError:
+            return self.catalog.load_table((NAMESPACE, name))
+
+    def names(self) -> list[str]:
+        """Every table."""
+        return sorted(name[-1] for name in self.catalog.list_tables(NAMESPACE))
+
+    def topics(self) -> dict[str, str]:
+        """Topic to table, dead letter tables left out."""
+        found = {}
+        for name in self.names():
+            table = self.load(name)
+            if table is not None and table.properties.get(MODE) in {"raw", "json"}:
+                found[table.properties[TOPIC]] = name
+        return found
+
+
+def _catalog(location: str, properties: Mapping[str, str]) -> Catalog:
+    if properties:
+        catalog = load_catalog("chronik", **properties)
+    else:
+        folder = Path(location).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        uri = f"sqlite:///{folder / CATALOG_FILE}"
+        catalog = load_catalog("chronik", type="sql", uri=uri, warehouse=f"file://{folder}")
+    with contextlib.suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace(NAMESPACE)
+    return catalog
+
+
+def table_name(topic: str) -> str:
+    """The table of a topic: SQL has other uses for dots and dashes."""
+    return topic.replace(".", "_").replace("-", "_")
+
+
+# -- state
+
+
+def marked_snapshots(table: Table) -> Iterator[Snapshot]:
+    """The snapshots that name their batch, the newest first, along the table's ancestors only."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        if BATCH in properties_of(snapshot):
+            yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+
+def properties_of(snapshot: Snapshot) -> dict[str, str]:
+    """What the snapshot says beside its numbers."""
+    return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
+
+
+def state_of(table: Table) -> State:
+    """How far the table is."""
+    for snapshot in marked_snapshots(table):
+        told = properties_of(snapshot)
+        return State(
+            told[BATCH],
+            _by_partition(told.get(FIRST, "{}")),
+            _by_partition(told.get(NEXT, "{}")),
+            tuple(json.loads(told.get(BAD_FILES, "[]"))),
+            snapshot.timestamp_ms,
+        )
+    return State()
+
+
+def _by_partition(text: str) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in json.loads(text).items()}
+
+
+def data_files(table: Table) -> list[str]:
+    """The files of the newest snapshot."""
+    return [task.file.file_path for task in table.scan().plan_files()]
+
+
+# -- commit
+
+
+def commit_records(
+    table: Table,
+    files: Sequence[str],
+    ranges: Ranges,
+    batch_id: str,
+    bad_files: Sequence[str] = (),
+) -> Table:
+    """Adds files that hold exactly the records of the ranges, and moves the offsets with them.
+
+    Refused with `OffsetConflict` unless every range begins where the table ends. `bad_files` are
+    named in the same commit, so that the dead letter table can be completed after a crash.
+    """
+
+    def told(fresh: Table) -> dict[str, str]:
+        state = state_of(fresh)
+        check_ranges(state, ranges)
+        first = {p: start for p, (start, _) in ranges.items()} | state.first
+        following = state.next | {p: end for p, (_, end) in ranges.items()}
+        return {
+            BATCH: batch_id,
+            RANGES: json.dumps(ranges),
+            FIRST: json.dumps(first),
+            NEXT: json.dumps(following),
+            BAD_FILES: json.dumps(list(bad_files)),
+        }
+
+    return add_files(table, files, told)
+
+
+def check_ranges(state: State, ranges: Ranges) -> None:
+    """Raises where a range leaves a hole, or would take an offset back."""
+    for partition, (start, end) in ranges.items():
+        expected = state.next.get(partition, start)
+        if start != expected or end < start:
+            raise OffsetConflict(
+                f"partition {partition}: the table ends at offset {expected}, the new records are "
+                f"[{start}, {end})"
+            )
+
+
+def add_files(
+    table: Table, files: Sequence[str], told: Callable[[Table], Mapping[str, str]]
+) -> Table:
+    """One snapshot. `told` makes its properties from the newest table, at every attempt."""
+    for attempt in range(ATTEMPTS_MAX):
+        properties = dict(told(table))
+        try:
+            with quiet(), table.transaction() as transaction:
+                transaction.add_files(
+                    list(files), snapshot_properties=properties, check_duplicate_files=False
+                )
+        except CommitFailedException:
+            if attempt + 1 == ATTEMPTS_MAX:
+                raise
+            table.refresh()
+        else:
+            return table
+    raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """pyiceberg warns of things that are as intended (a name mapping that it sets, and so on)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
