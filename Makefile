@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench soak lock generate clean
+.PHONY: help setup run test check bench conformance soak lock generate clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
@@ -41,6 +41,9 @@ check: setup  ## the quick one: format, lint, contracts, types, unit tests and s
 
 bench: setup  ## side by side with Apache Kafka (needs java and mvn; see bench/compare.py --help)
 	$(BIN)/python bench/compare.py $(ARGS)
+
+conformance: setup  ## kafka-python's own integration tests against a node (fetches its source package)
+	$(BIN)/python tools/conformance.py
 
 soak: setup  ## the long runs
 	$(BIN)/pytest -m soak --soak $(ARGS)

@@ -350,6 +350,7 @@ def joined(operated: Operated, node_id: int, load: Load) -> Iterator[None]:
         load.send()
         operated.done("cluster", "add-node", node_id)
         load.send()
+        operated.wait_well()
         operated.done("cluster", "rebalance", "--replicas")
         yield
     finally:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +19,8 @@ EXIT_BROKEN_PIPE = 141
 """128 + the signal's number: what a shell reports for a program that SIGINT or SIGPIPE ended."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+INTERRUPT_S_MAX = 2.0
+"""A command that was told to end is ended after this time, whatever it waits for."""
 
 
 def quiet_end(function: Callable[P, R]) -> Callable[P, R]:
@@ -24,6 +28,8 @@ def quiet_end(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, _interrupted)
         try:
             result = function(*args, **kwargs)
             sys.stdout.flush()
@@ -36,6 +42,14 @@ def quiet_end(function: Callable[P, R]) -> Callable[P, R]:
         return result
 
     return wrapped
+
+
+def _interrupted(number: int, frame: object) -> None:
+    """Ends the command; also where a client library swallows the exception or will not close."""
+    backstop = threading.Timer(INTERRUPT_S_MAX, os._exit, (EXIT_INTERRUPTED,))
+    backstop.daemon = True
+    backstop.start()
+    raise KeyboardInterrupt
 
 
 def print_json(value: Any) -> None:

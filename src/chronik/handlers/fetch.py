@@ -136,7 +136,9 @@ class _Fetch:
             self._again = self._broker.loop.call_soon(self.attempt)
 
     def _expired(self) -> None:
-        size, _ = self._read_all()
+        size = 0
+        if self._follower < 0 or self._again is not None:
+            size, _ = self._read_all()  # else nothing has moved since the last look
         self._answer(size)
 
     def _stop_waiting(self) -> None:

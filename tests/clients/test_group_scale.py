@@ -1,0 +1,189 @@
+"""Many groups on one node: what heartbeats cost, and how long an offset commit takes.
+
+`--soak` has all 5,000 members and judges by the targets, on a quiet machine: a quarter of a core,
+and a millisecond at the 99th percentile. The ordinary suite has 500 and looser bounds.
+"""
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.faults.nodes import Client, cpu_seconds
+from tests.servers import Chronik
+
+from chronik.wire.messages.heartbeat import HeartbeatRequest
+from chronik.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from chronik.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from chronik.wire.messages.sync_group import SyncGroupRequest
+
+MEMBERS_PER_GROUP = 5
+GROUPS_AT_A_TIME = 50
+HEARTBEAT_SECONDS = 3.0
+"""Kafka's default heartbeat.interval.ms."""
+CPU_SHARE_MAX = 0.25
+CPU_SHARE_MAX_BUSY = 0.5
+MEMBERS = 5_000
+COMMIT_MS_P99_MAX = 1.0
+COMMIT_MS_P50_MAX_BUSY = 5.0
+JOIN_VERSION = 3  # the last one without a second round for the member id
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A connection that joined."""
+
+    client: Client
+    heartbeat: HeartbeatRequest
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Chronik]:
+    chronik = Chronik(tmp_path, "--set=group.initial.rebalance.delay.ms=1000")
+    chronik.start()
+    yield chronik
+    assert chronik.running(), chronik.log_tail()
+    chronik.stop()
+
+
+def is_soak(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--soak", default=False)) or "CHRONIK_SOAK" in os.environ
+
+
+async def form(port: int, group: str) -> list[Member]:
+    """Five members that are stable."""
+    clients = [await Client.connect(port) for _ in range(MEMBERS_PER_GROUP)]
+    return list(await asyncio.gather(*(enter(client, group) for client in clients)))
+
+
+async def enter(client: Client, group: str) -> Member:
+    """Joins until an assignment is had; the leader's one is empty, which is enough here."""
+    member_id = ""
+    for _ in range(10):
+        asked = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        joined: JoinGroupResponse = await client.ask(asked, JOIN_VERSION)
+        assert joined.error_code == 0
+        member_id = joined.member_id
+        generation = joined.generation_id
+        sync = SyncGroupRequest(group_id=group, generation_id=generation, member_id=member_id)
+        synced = await client.ask(sync, 3)
+        if synced.error_code == 0:
+            return Member(client, HeartbeatRequest(group, generation, member_id))
+    raise AssertionError(f"group {group} does not become stable")
+
+
+async def form_all(port: int, groups: int) -> list[Member]:
+    members: list[Member] = []
+    for first in range(0, groups, GROUPS_AT_A_TIME):
+        names = [f"g{number}" for number in range(first, min(first + GROUPS_AT_A_TIME, groups))]
+        for formed in await asyncio.gather(*(form(port, name) for name in names)):
+            members += formed
+    return members
+
+
+async def beat(members: list[Member], rounds: int) -> None:
+    """As many per second as of all 5,000; every one must be answered without an error."""
+    interval = HEARTBEAT_SECONDS * len(members) / MEMBERS
+    began = time.monotonic()
+    for number in range(rounds):
+        for index, member in enumerate(members):
+            due = began + interval * (number + index / len(members))
+            if due > time.monotonic():
+                await asyncio.sleep(due - time.monotonic())
+            if number:
+                await check_beat(member)
+            member.client.send(member.heartbeat, 4)
+    for member in members:
+        await check_beat(member)
+
+
+async def check_beat(member: Member) -> None:
+    answer = await member.client.receive(member.heartbeat, 4)
+    assert answer.error_code in {0, 27}  # a rebalance goes on: somebody came late
+
+
+async def close(members: list[Member]) -> None:
+    for member in members:
+        await member.client.close()
+    await asyncio.sleep(0.05)  # the transports close in the next turns of the loop
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_heartbeats_of_five_thousand_members_take_a_quarter_of_a_core_at_most(
+    node: Chronik, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> None:
+    groups, rounds = (1_000, 5) if is_soak(request) else (100, 10)
+
+    async def work() -> None:
+        members = await form_all(node.port, groups)
+        began = cpu_seconds(node.pid)
+        await beat(members, rounds)
+        each = (cpu_seconds(node.pid) - began) / (rounds * len(members))
+        share = each * MEMBERS / HEARTBEAT_SECONDS
+        record_property("cpu_share", share)
+        print(f"heartbeat {each * 1e6:.1f} us of CPU, {share:.1%} of a core for {MEMBERS} members")  # noqa: T201
+        await close(members)
+        assert share < (CPU_SHARE_MAX if is_soak(request) else CPU_SHARE_MAX_BUSY)
+
+    asyncio.run(work())
+
+
+@pytest.mark.soak
+def test_an_offset_commit_takes_less_than_a_millisecond(
+    node: Chronik, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> None:
+    commits = 10_000 if is_soak(request) else 1_000
+
+    async def work() -> None:
+        client = await Client.connect(node.port)
+        await client.create("t")
+        member = await enter(client, "g")
+        began, took = cpu_seconds(node.pid), []
+        for offset in range(commits):
+            topic = OffsetCommitRequestTopic(
+                name="t",
+                partitions=[OffsetCommitRequestPartition(0, committed_offset=offset)],
+            )
+            asked = OffsetCommitRequest(
+                group_id="g",
+                generation_id_or_member_epoch=member.heartbeat.generation_id,
+                member_id=member.heartbeat.member_id,
+                topics=[topic],
+            )
+            start = time.perf_counter()
+            answer = await client.ask(asked, 8)
+            took.append((time.perf_counter() - start) * 1e3)
+            assert answer.topics[0].partitions[0].error_code == 0
+        each = (cpu_seconds(node.pid) - began) / commits
+        cuts = statistics.quantiles(took, n=100)
+        print(  # noqa: T201
+            f"commit p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms, {each * 1e6:.0f} us of CPU"
+        )
+        record_property("commit_ms_p50", cuts[49])
+        record_property("commit_ms_p99", cuts[98])
+        await close([member])
+        if is_soak(request):
+            assert cuts[98] < COMMIT_MS_P99_MAX
+        assert cuts[49] < COMMIT_MS_P50_MAX_BUSY
+
+    asyncio.run(work())
