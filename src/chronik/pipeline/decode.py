@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
 COLUMNS = tuple(SCHEMA.names)
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 _ABORT_MARKER = 0
+_NONE = np.zeros(0, np.int64)
 _RECORD_BYTES_MIN = 6
 """Attributes, two deltas, two lengths and a count: so many records at most are in so many bytes."""
 
@@ -52,7 +53,7 @@ class _Body:
     """The uncompressed records of the batches that are wanted, one after the other."""
 
     data: bytes
-    positions: list[int] = field(default_factory=list)
+    positions: list[Longs] = field(default_factory=list)
     batches: list[BatchHeader] = field(default_factory=list)
 
 
@@ -153,7 +154,8 @@ def _body(data: Buffer, batches: Iterable[tuple[int, BatchHeader]]) -> _Body:
 
 
 def _walk(body: _Body, header: BatchHeader, position: int, end: int) -> None:
-    body.positions += record_positions(body.data, position, end, header.record_count)
+    array = np.frombuffer(body.data, np.uint8)
+    body.positions.append(record_positions(body.data, array, position, end, header.record_count))
     body.batches.append(header)
 
 
@@ -206,7 +208,7 @@ def _columns(
 
 def _fields(data: Bytes, body: _Body) -> _Fields:
     counts = [header.record_count for header in body.batches]
-    length, starts = read_varints(data, np.array(body.positions, np.int64))
+    length, starts = read_varints(data, np.concatenate([_NONE, *body.positions]))
     ends = starts + length
     timestamp_delta, at = read_varints(data, starts + 1)
     offset_delta, at = read_varints(data, at)

@@ -43,36 +43,57 @@ def _read(data: Bytes, positions: Longs) -> tuple[Longs, Longs]:
     return halved ^ -(value & 1), after
 
 
-def record_positions(data: bytes, position: int, end: int, count: int) -> list[int]:
+def record_positions(data: bytes, array: Bytes, position: int, end: int, count: int) -> Longs:
     """Where each of `count` records begins, its length included; they fill the bytes up to `end`.
 
-    The one loop over records in Python: each length must be known before the next is found.
+    Each length must be known before the next is found, so this is the one loop over records in
+    Python. It is tried with lengths of one or two bytes (records of less than 8 KiB), which numpy
+    then confirms; only where a longer one is found every byte is looked at.
     """
-    found: list[int] = []
-    append = found.append
+    found = np.array(_short_lengths(data, position, count), np.int64)
+    if not _are_short(array, found, end):
+        found = np.array(_any_lengths(data, position, count), np.int64)
+    if found[-1] != end:
+        raise CorruptRecords(f"{count} records end at byte {found[-1]}, the batch at {end}")
+    return found[:-1]
+
+
+def _short_lengths(data: bytes, at: int, count: int) -> list[int]:
+    # Two bytes: (low | high << 7) >> 1 and the two themselves, the top bit of the first taken off.
+    try:
+        return [
+            at,
+            *[
+                at := at + 1 + (data[at] >> 1)
+                if data[at] < 0x80
+                else at + (data[at] >> 1) + (data[at + 1] << 6) - 62
+                for _ in repeat(None, count)
+            ],
+        ]
+    except IndexError:
+        return []
+
+
+def _are_short(array: Bytes, found: Longs, end: int) -> bool:
+    """Has no length more than two bytes?"""
+    if len(found) < 2 or found[-1] != end:
+        return False
+    starts = found[:-1]
+    seconds = np.minimum(starts + 1, len(array) - 1)
+    return not (array[starts] & array[seconds] & 0x80).any()
+
+
+def _any_lengths(data: bytes, position: int, count: int) -> list[int]:
+    found = [position]
     try:
         for _ in repeat(None, count):
-            append(position)
-            first = data[position]
-            if first < 0x80:
-                position += 1 + (first >> 1)
-                continue
-            second = data[position + 1]
-            if second < 0x80:
-                position += 2 + ((first & 0x7F | second << 7) >> 1)
-            else:
-                position = _after_long(data, position)
+            value = shift = 0
+            while data[position] >= 0x80:
+                value |= (data[position] & 0x7F) << shift
+                shift += 7
+                position += 1
+            position += 1 + ((value | data[position] << shift) >> 1)
+            found.append(position)
     except IndexError as error:
         raise CorruptRecords("a record reaches beyond its batch") from error
-    if position != end:
-        raise CorruptRecords(f"{count} records end at byte {position}, the batch at {end}")
     return found
-
-
-def _after_long(data: bytes, position: int) -> int:
-    value = shift = 0
-    while data[position] >= 0x80:
-        value |= (data[position] & 0x7F) << shift
-        shift += 7
-        position += 1
-    return position + 1 + ((value | data[position] << shift) >> 1)

@@ -1,0 +1,49 @@
+"""One broker and one Spark session for the whole folder."""
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.pipeline.kit import Log
+
+import chronik
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "spark: starts a JVM")
+
+
+def java_is_missing() -> bool:
+    from chronik.pipeline.session import JAVA_MIN, java_version
+
+    return (java_version() or 0) < JAVA_MIN
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spark = [item for item in items if item.get_closest_marker("spark")]
+    if spark and java_is_missing():
+        for item in spark:
+            item.add_marker(pytest.mark.skip(reason="Spark needs Java 17 or later"))
+
+
+@pytest.fixture(scope="session")
+def log(request: pytest.FixtureRequest) -> Iterator[Log]:
+    """A broker: Chronik inside this process, or Apache Kafka with --server kafka."""
+    if request.config.getoption("--server") == "kafka":
+        yield Log(request.getfixturevalue("server").bootstrap)
+        return
+    with chronik.embedded() as broker:
+        yield Log(broker.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A small session; the JVM ends with it."""
+    from chronik.pipeline.session import session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    running = session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    yield running
+    running.stop()

@@ -1,0 +1,50 @@
+"""The commands: what they print, and what they say when something is missing."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.pipeline.kit import Log, numbered
+
+from chronik.cli import main
+from chronik.pipeline.ingest import Job, ingest_topic
+from chronik.pipeline.warehouse import Warehouse
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["pipeline", "ingest", "t", "--once"], ["pipeline", "prove", "t"], ["sql", "SELECT 1"]],
+)
+def test_without_java_a_command_says_what_to_install(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    told = CliRunner().invoke(main, command)
+    assert told.exit_code == 1
+    assert "Java 17" in told.output
+    assert "Traceback" not in told.output
+
+
+def test_a_proof_needs_an_end() -> None:
+    told = CliRunner().invoke(main, ["pipeline", "ingest", "t", "--prove"])
+    assert (told.exit_code, "--once" in told.output) == (2, True)
+
+
+@pytest.mark.integration
+def test_status_and_maintain(log: Log, tmp_path: Path) -> None:
+    topic = log.topic()
+    log.send(topic, numbered(0, 100))
+    ingest_topic(Job(log.bootstrap, Warehouse(tmp_path), records_max=50), topic)
+    log.send(topic, numbered(100, 105))
+    options = ["-w", str(tmp_path)]
+    shown = CliRunner().invoke(main, ["pipeline", "status", "-b", log.bootstrap, *options])
+    table, partition, ingested, end, lag = shown.output.splitlines()[1].split()[:5]
+    assert (table, partition, ingested, end, lag) == (
+        topic.replace("-", "_"),
+        "0",
+        "100",
+        "105",
+        "5",
+    )
+    cared = CliRunner().invoke(main, ["pipeline", "maintain", *options])
+    assert cared.output.splitlines()[1].split() == [table, "2", "0", "0"]

@@ -1,0 +1,174 @@
+"""Bytes to Arrow: the same records as the plain reader finds, whatever the batches look like."""
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.pipeline.batches import ABORT, COMMIT, Row, batch, marker
+
+from chronik.pipeline.decode import COLUMNS, SCHEMA, Aborted, decode, next_offset
+from chronik.pipeline.varints import read_varints
+from chronik.wire.record_iter import CorruptRecords, iter_records
+from chronik.wire.records import HEADER, batch_crc
+
+np = pytest.importorskip("numpy")
+
+blobs = st.none() | st.binary(max_size=200) | st.binary(min_size=60, max_size=70)
+header = st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5))
+rows = st.builds(
+    Row, blobs, blobs, st.lists(header, max_size=3), st.integers(-5, 1 << 40), st.none()
+)
+batch_args = st.tuples(st.lists(rows, min_size=1, max_size=70), st.integers(0, 4), st.booleans())
+
+
+def log_of(args: list[tuple[list[Row], int, bool]], first: int = 0) -> list[bytes]:
+    found, offset = [], first
+    for many, codec, append_time in args:
+        found.append(batch(many, offset, codec=codec, append_time=append_time))
+        offset += len(many)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(batch_args, min_size=1, max_size=4), st.integers(0, 1 << 40), st.data())
+def test_the_columns_hold_what_the_plain_reader_finds(
+    args: list[tuple[list[Row], int, bool]], first: int, data: st.DataObject
+) -> None:
+    log = log_of(args, first)
+    total = sum(len(many) for many, _, _ in args)
+    start = data.draw(st.integers(first, first + total))
+    end = data.draw(st.integers(start, first + total))
+
+    decoded = decode(b"".join(log), "t", 7, start=start, end=end)
+
+    decoded.validate(full=True)
+    expected = [
+        {
+            "key": r.key,
+            "value": r.value,
+            "topic": "t",
+            "partition": 7,
+            "offset": r.offset,
+            "timestamp": r.timestamp * 1000,
+            "timestampType": int(args[index][2]),
+            "headers": [{"key": k, "value": v} for k, v in r.headers] or None,
+        }
+        for index, one in enumerate(log)
+        for r in iter_records(one)
+        if start <= r.offset < end
+    ]
+    at = SCHEMA.get_field_index("timestamp")
+    numbers = decoded.set_column(at, "timestamp", decoded.column(at).cast("int64"))
+    assert numbers.to_pylist() == expected
+
+
+def test_columns_that_are_not_asked_for_are_not_made() -> None:
+    data = batch([Row(b"k", b"v")], 5)
+    assert decode(data, "t", 0, columns=("offset", "value")).to_pylist() == [
+        {"offset": 5, "value": b"v"}
+    ]
+
+
+def test_records_of_every_size_are_found() -> None:
+    sizes = [0, 1, 50, 57, 58, 59, 120, 121, 8_180, 8_190, 8_200, 70_000, 3]
+    data = batch([Row(None, b"x" * size) for size in sizes])
+    decoded = decode(data, "t", 0, columns=("value",)).column(0).to_pylist()
+    assert [len(value or b"") for value in decoded] == sizes
+
+
+def test_an_empty_record_at_the_very_end_is_refused() -> None:
+    """Its length is the buffer's last byte: nothing may be read after it."""
+    data = bytearray(batch([Row(b"k", b"v")]))
+    fields = list(HEADER.unpack_from(data))
+    data.append(0)
+    fields[1], fields[12], fields[4] = fields[1] + 1, 2, 0
+    HEADER.pack_into(data, 0, *fields)
+    fields[4] = batch_crc(data)
+    HEADER.pack_into(data, 0, *fields)
+    with pytest.raises(CorruptRecords):
+        decode(bytes(data), "t", 0)
+
+
+def test_no_bytes_are_no_rows() -> None:
+    decoded = decode(b"", "t", 0)
+    assert decoded.num_rows == 0
+    assert decoded.schema.names == list(COLUMNS)
+
+
+def test_a_torn_last_batch_is_left_for_the_next_fetch() -> None:
+    whole, torn = batch([Row(b"a", b"1")], 0), batch([Row(b"b", b"2")], 1)
+    data = whole + torn[:-1]
+    assert decode(data, "t", 0, columns=("offset",)).to_pylist() == [{"offset": 0}]
+    assert next_offset(data, 0) == 1
+
+
+def test_compaction_holes_move_the_position_by_the_batch_header() -> None:
+    data = batch([Row(b"a", b"1", (), 0, 3), Row(b"b", b"2", (), 0, 40)], 100)
+    assert [row["offset"] for row in decode(data, "t", 0).to_pylist()] == [103, 140]
+    assert next_offset(data, 100) == 141
+
+
+def test_markers_and_aborted_transactions_are_left_out() -> None:
+    log = [
+        batch([Row(None, b"aborted")], 0, producer_id=1, transactional=True),
+        batch([Row(None, b"kept 1")], 1, producer_id=2, transactional=True),
+        marker(ABORT, 2, 1),
+        batch([Row(None, b"kept 2")], 3, producer_id=1, transactional=True),
+        marker(COMMIT, 4, 1),
+        marker(COMMIT, 5, 2),
+        batch([Row(None, b"kept 3")], 6),
+    ]
+    values = decode(b"".join(log), "t", 0, columns=("value",), aborted=[Aborted(1, 0)])
+    assert values.column(0).to_pylist() == [b"kept 1", b"kept 2", b"kept 3"]
+
+
+def test_a_marker_before_the_start_still_ends_its_transaction() -> None:
+    log = [
+        batch([Row(None, b"aborted")], 0, producer_id=1, transactional=True),
+        marker(ABORT, 1, 1),
+        batch([Row(None, b"kept")], 2, producer_id=1, transactional=True),
+    ]
+    values = decode(b"".join(log), "t", 0, start=2, columns=("value",), aborted=[Aborted(1, 0)])
+    assert values.column(0).to_pylist() == [b"kept"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 4), st.data())
+def test_damage_is_refused_and_never_decoded(
+    many: list[Row], codec: int, data: st.DataObject
+) -> None:
+    good = bytearray(batch(many, codec=codec))
+    at = data.draw(st.integers(16, len(good) - 1))
+    good[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(CorruptRecords):
+        decode(bytes(good), "t", 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(min_size=1, max_size=60), st.integers(0, 5))
+def test_garbage_with_a_right_crc_raises_only_corrupt_records(body: bytes, count: int) -> None:
+    data = bytearray(HEADER.size) + body
+    fields = [0, len(data) - 12, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, count]
+    HEADER.pack_into(data, 0, *fields)
+    fields[4] = batch_crc(data)
+    HEADER.pack_into(data, 0, *fields)
+    with contextlib.suppress(CorruptRecords):
+        decode(bytes(data), "t", 0).validate(full=True)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=50))
+def test_varints_of_every_width(values: list[int]) -> None:
+    parts = []
+    for value in values:
+        number, out = (value << 1) ^ (value >> 63), bytearray()
+        while number > 0x7F:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        parts.append(bytes([*out, number]))
+    ends = np.cumsum([len(one) for one in parts])
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    found, after = read_varints(np.frombuffer(b"".join(parts), np.uint8), starts)
+    assert found.tolist() == values
+    assert after.tolist() == ends.tolist()
