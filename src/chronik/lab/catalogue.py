@@ -16,6 +16,9 @@ from chronik.lab.stage import (
     start_reader_last,
 )
 
+FAILOVER_S_MAX = 12.0
+"""Until a consumer whose leader died has found the new one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
@@ -74,6 +77,7 @@ CATALOGUE = (
         plan={
             "messages": 2_000,
             "partitions": 1,
+            "timeout_s": FAILOVER_S_MAX,
             "delivery_timeout_s": 2.0,
             "at_least_once": True,
         },
@@ -120,7 +124,12 @@ CATALOGUE = (
         nodes=3,
         faults=("paused-replication",),
         moments={800: pause_replication, 1_200: kill_leader},
-        plan={"messages": 2_000, "partitions": 1, "at_least_once": True},
+        plan={
+            "messages": 2_000,
+            "partitions": 1,
+            "timeout_s": FAILOVER_S_MAX,
+            "at_least_once": True,
+        },
     ),
     Defect(
         name="long-poll-asleep",

@@ -1,6 +1,7 @@
 """The nodes of one lab run: child processes with one defect, killed, started again, stopped."""
 
 import contextlib
+import secrets
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ READY_S_MAX = 30.0
 STOP_S_MAX = 10.0
 POLL_S = 0.02
 LOG_SHOWN = 2000
+PORTS = range(12_000, 32_000)
 _API_VERSIONS = bytes.fromhex("0000000a0012000000000001ffff")
 """ApiVersions v0, correlation id 1, no client id: any node that serves answers it."""
 
@@ -142,16 +144,17 @@ def _ended(child: "subprocess.Popen[bytes]") -> None:
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` consecutive ports that nobody listens on."""
+    """The first of `count` consecutive ports that nobody has.
+
+    Below the range from which Linux gives ports to outgoing connections: those come any moment.
+    """
     while True:
+        port = PORTS.start + secrets.randbelow(len(PORTS) - count)
         with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind((HOST, 0))
-            port: int = first.getsockname()[1]
             try:
-                for other in range(port + 1, port + count):
-                    stack.enter_context(socket.socket()).bind((HOST, other))
-            except (OSError, OverflowError):
+                for one in range(port, port + count):
+                    stack.enter_context(socket.socket()).bind((HOST, one))
+            except OSError:
                 continue
             return port
 

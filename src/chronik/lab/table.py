@@ -51,7 +51,7 @@ def as_table(lines: Iterable[Line]) -> Table:
             column,
             justify="right" if column in _NUMBERS else "left",
             overflow="fold",
-            no_wrap=column in ("defect", "cause", *_NUMBERS),
+            no_wrap=column in _NUMBERS,
         )
     for line in lines:
         table.add_row(*cells(line), style="" if line.named else "bold red")
