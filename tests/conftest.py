@@ -50,6 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("groups") and not servers.SERVES_GROUPS[server]:
             item.add_marker(pytest.mark.skip(reason="consumer groups are not served yet"))
+        if item.get_closest_marker("soak") and not config.getoption("--soak"):
+            item.add_marker(pytest.mark.skip(reason="a long run: --soak"))
         only = item.get_closest_marker("chronik_only")
         if only and server != "chronik":
             item.add_marker(pytest.mark.skip(reason=only.kwargs["reason"]))
