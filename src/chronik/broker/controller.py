@@ -16,7 +16,7 @@ from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
 from chronik.broker.sessions import Sessions
 from chronik.cluster.apply import apply, restore, snapshot
 from chronik.cluster.command_codec import decode_value, encode_value
-from chronik.cluster.commands import Command, ControllerSettings
+from chronik.cluster.commands import BrokerHeartbeat, Command, ControllerSettings
 from chronik.cluster.decide import decide
 from chronik.cluster.image import EMPTY, ClusterImage
 from chronik.cluster.records import decode_all, encode_all
@@ -33,6 +33,7 @@ Subscriber = Callable[[ClusterImage, ClusterImage], None]
 SNAPSHOT_EVERY_ENTRIES = 10_000
 TICK_S = 0.05
 COMMAND_TIMEOUT_S = 10.0
+CONFIRM_TIMEOUT_S = 1.0
 RETRY_S = 0.05
 SAVE_RETRY_S = 0.1
 """Between two attempts to write the metadata log to a disk that refuses."""
@@ -93,6 +94,8 @@ class Controller:
         self._work = asyncio.Event()
         self._applied_term = 0
         self._saving: asyncio.Future[None] | None = None
+        self._reads = 0
+        self._read_waiters: dict[bytes, asyncio.Future[None]] = {}
         self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
         self._image_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._leader_waiters: set[asyncio.Future[None]] = set()
@@ -190,7 +193,28 @@ class Controller:
             decision = decide(self.image, command, self._settings)
             if decision.records:
                 await self._commit(encode_all(decision.records), deadline)
+            elif not isinstance(command, BrokerHeartbeat):
+                await self._confirm(deadline)
             return decision.result
+
+    async def _confirm(self, deadline: float) -> None:
+        """Makes sure that this node still leads: an answer that changes nothing must be true too.
+
+        A leader that was paused may have a successor it has not heard of (thesis, 6.4).
+        """
+        self._reads += 1
+        context = self._reads.to_bytes(8, "big")
+        confirmed: asyncio.Future[None] = self._loop.create_future()
+        self._read_waiters[context] = confirmed
+        self._raft.read_index(context)
+        self._work.set()
+        try:
+            async with asyncio.timeout_at(min(deadline, self._loop.time() + CONFIRM_TIMEOUT_S)):
+                await confirmed
+        except TimeoutError as error:
+            raise _NotLeaderError from error
+        finally:
+            self._read_waiters.pop(context, None)
 
     async def _commit(self, data: bytes, deadline: float) -> None:
         try:
@@ -387,6 +411,10 @@ class Controller:
             self._release_image_waiters()
         for entry in ready.committed_entries:
             self._settle(entry)
+        for read in ready.read_states:
+            confirmed = self._read_waiters.get(read.context)
+            if confirmed is not None and not confirmed.done():
+                confirmed.set_result(None)
 
     def _settle(self, entry: Entry) -> None:
         term, committed = self._proposals.get(entry.index, (0, None))

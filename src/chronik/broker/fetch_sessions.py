@@ -52,7 +52,12 @@ class FetchSession:
     def update(self, request: FetchRequest) -> None:
         """Takes over what the request adds, changes and forgets."""
         for partition in request.partitions:
-            self.partitions[key_of(partition)] = partition
+            key = key_of(partition)
+            former = self.partitions.get(key)
+            if former is None or former.current_leader_epoch != partition.current_leader_epoch:
+                # What it was told of an earlier epoch it may have had no use for.
+                self.sent.pop(key, None)
+            self.partitions[key] = partition
         for topic, index in request.forgotten:
             self.partitions.pop((topic, index), None)
             self.sent.pop((topic, index), None)

@@ -32,7 +32,9 @@ from chronik.wire.messages.fetch import (
 from chronik.wire.records import batch_crc, scan
 
 FETCH_VERSION = 17
-WAIT_MS = 500
+WAIT_MS = 1500
+"""Whatever happens ends a poll at once: this only bounds what idle partitions cost, and how long a
+broken link goes unnoticed."""
 RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 PARTITION_BYTES_MAX = 4 * 1024 * 1024
 ANSWER_TIMEOUT_S = 5.0
@@ -309,9 +311,9 @@ class _Fetcher:
                 state.high_watermark,
             )
             target = state.high_watermark
-        if target >= state.log_end:
-            self._pause(partition)
-            return
+        # An epoch that began here and has no records is cut off too, although no record is.
+        target = min(target, state.log_end)
+        before = (state.log_end, log_.epochs.latest)
         producers = await self._owner.disk.run(partial(rebuilt_producers, log_, target))
 
         def plan() -> Truncation | Reset | None:
@@ -323,6 +325,9 @@ class _Fetcher:
             return truncation
 
         await self._owner.commit.operate(partition, plan)
+        if before == (state.log_end, log_.epochs.latest):
+            self._pause(partition)
+            return
         log.info(
             "%s-%d: cut at offset %d, where the leader's epoch %d ends",
             partition.topic,

@@ -18,6 +18,7 @@ from chronik.storage.log import OffsetOutOfRangeError
 from chronik.trace.events import EventKind
 from chronik.wire.fetch import FetchPartition, FetchRequest, parse_fetch
 from chronik.wire.fetch_response import (
+    NO_EPOCH_END,
     EpochEnd,
     FetchResponse,
     FetchResult,
@@ -249,7 +250,13 @@ class _Fetch:
             news = session is None or session.is_news(
                 key, result.high_watermark, result.log_start_offset
             )
-            if news or result.records or result.error_code or not incremental:
+            if (
+                news
+                or result.records
+                or result.error_code
+                or result.diverging_epoch != NO_EPOCH_END
+                or not incremental
+            ):
                 told.setdefault(key[0], []).append(result)
         if session is not None:
             session.served(served)

@@ -121,6 +121,11 @@ def _take_over(results: list["_Result"], answer: messages.ProduceResponse) -> No
         if one is None:
             result.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER, "its leader did not speak of it")
             continue
+        if one.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # Batches before it may have failed here when the leader changed. Its producer shall
+            # send all of them anew in order, not give its sequence up and send some of them twice.
+            result.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another node leads it now")
+            continue
         result.code = ErrorCode(one.error_code)
         result.message = one.error_message
         result.base_offset = one.base_offset

@@ -31,9 +31,13 @@ class Router:
         self._table = table
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def route(self, call: Call) -> None:
         """Starts the call. Nothing that a client sends makes this raise."""
+        if self._closed:
+            call.hang_up()
+            return
         try:
             header = read_request_header(call.frame)
         except WireError as error:
@@ -75,6 +79,7 @@ class Router:
 
     def close(self) -> None:
         """The node stops: nobody is left to answer, and what they wait for may never come."""
+        self._closed = True
         for task in list(self._running):
             task.cancel()
 

@@ -174,9 +174,13 @@ class PeerLink:
                 raise PeerUnavailableError("it did not answer a moment ago", sent=False)
             self._connecting = loop.create_task(self._connect())
         try:
-            return await asyncio.shield(self._connecting)
+            connection = await asyncio.shield(self._connecting)
         except OSError as error:
             raise PeerUnavailableError(str(error), sent=False) from error
+        if connection.transport is None:
+            # It was lost between the moment it was made and this task's turn.
+            raise PeerUnavailableError("the connection broke at once", sent=False)
+        return connection
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
