@@ -43,7 +43,7 @@ def eventually(
     """Polls until the condition holds; returns the seconds that it took."""
     began = time.monotonic()
     while True:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, KeyError):  # nodes that are down, topics not known yet
             if condition():
                 return time.monotonic() - began
         assert time.monotonic() - began < seconds, f"{what} did not happen in {seconds} s"

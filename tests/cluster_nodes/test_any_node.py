@@ -19,11 +19,11 @@ pytestmark = pytest.mark.integration
 
 
 def produce(
-    cluster: Cluster, node: int, topic: str, *values: bytes, acks: int = -1
+    cluster: Cluster, node: int, topic: str, *values: bytes, acks: int = -1, partition: int = 0
 ) -> tuple[int, int]:
     """Error code and base offset, from a node of the test's choice."""
-    answer = ask(cluster.ports[node], produce_request(topic, *values, acks=acks), 9)
-    one = answer.responses[0].partition_responses[0]
+    request = produce_request(topic, *values, acks=acks, partition=partition)
+    one = ask(cluster.ports[node], request, 9).responses[0].partition_responses[0]
     return one.error_code, one.base_offset
 
 
@@ -185,7 +185,8 @@ def test_fm68_a_group_survives_the_death_of_its_coordinator(cluster: Cluster, to
         used = [p for p in offsets_topic if cluster.end_offset("__consumer_offsets", p) > 0]
         victim = offsets_topic[used[-1]].leader_id
         cluster.kill(victim)
-        ask(cluster.any_port(), produce_request(topic, b"new", partition=1), 9)
+        alive = next(node for node in NODES if node != victim)
+        eventually(lambda: produce(cluster, alive, topic, b"new", partition=1) == (0, 10))
         assert consume(members, 1) == [(1, 10)], "from where it was, nothing twice"
         cluster.start(victim)
         every = [TopicPartition(topic, p) for p in range(3)]
