@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Tests of whole clusters: several processes each, so one at a time.
+CLUSTERS := tests/cluster_nodes tests/cli/test_cluster.py tests/lab
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check bench conformance soak lock generate clean
@@ -30,7 +32,8 @@ test: setup  ## all tests
 	$(BIN)/ruff check src tests tools bench
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 $(addprefix --ignore ,$(CLUSTERS))
+	$(BIN)/pytest $(CLUSTERS)
 
 check: setup  ## the quick one: format, lint, contracts, types, unit tests and scenarios
 	@$(BIN)/ruff format --check -q src tests tools bench
