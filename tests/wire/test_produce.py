@@ -20,6 +20,7 @@ from chronik.wire.produce import (
     PartitionResult,
     ProduceRequest,
     parse_produce,
+    write_one_result,
     write_produce_response,
 )
 
@@ -151,6 +152,15 @@ def test_responses_are_written_as_kio_writes_them(
     answer = [(topic_id if version >= 13 else name, results) for name, topic_id, results in topics]
     expected = kio_response(version, topics, nodes)
     assert write_produce_response(version, answer, 25, nodes) == expected
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_the_short_way_to_one_good_result_writes_the_same_bytes(version: int) -> None:
+    topic = bytes(range(16)) if version == 13 else "topic"
+    result = PartitionResult(7, 0, 1 << 40, 1_700_000_000_000, 3)
+    assert write_one_result(version, topic, *result[:1], *result[2:5]) == (
+        write_produce_response(version, [(topic, [result])])
+    )
 
 
 def test_fm09_v9_carries_record_errors_and_messages() -> None:

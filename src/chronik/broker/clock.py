@@ -24,10 +24,5 @@ class SystemClock:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
-    def now_ns(self) -> int:
-        """Nanoseconds since 1970."""
-        return time.time_ns()
-
-    def monotonic_ns(self) -> int:
-        """Nanoseconds that only go forward."""
-        return time.monotonic_ns()
+    now_ns = staticmethod(time.time_ns)
+    monotonic_ns = staticmethod(time.monotonic_ns)

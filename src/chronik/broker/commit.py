@@ -3,6 +3,10 @@
 A cycle starts when the event loop has handled everything that came in, takes every partition that
 has something to write, and spreads them over the idle disk threads: several files are synced at
 once, and while they are, the next cycle's batches gather. So cycles grow with the load.
+
+Where nothing is synced (`durability=os`) a write is a copy into the page cache, shorter than two
+turns of a thread: the loop does it itself, unless it is large, begins a file, or the last one was
+slow (the kernel makes writers wait when too much is dirty).
 """
 
 import asyncio
@@ -16,6 +20,7 @@ from typing import NamedTuple
 from chronik.broker.clock import Clock
 from chronik.broker.disk import Disk
 from chronik.broker.partition import Partition
+from chronik.model import limits
 from chronik.model.errors import ErrorCode
 from chronik.storage.compaction_swap import Swap
 from chronik.storage.operations import (
@@ -54,6 +59,10 @@ class GroupCommit:
         self._disk = disk
         self._clock = clock
         self._queue: deque[Partition] = deque()
+        self._unsynced: deque[Partition] = deque()
+        """Those whose durability is the operating system's."""
+        self._threads_until_ns = 0
+        """Until then a write may take long even without a sync."""
         self._scheduled = False
         self._idle = disk.workers
         self._drained: asyncio.Future[None] | None = None
@@ -68,8 +77,8 @@ class GroupCommit:
         """The partition has something to write."""
         if not partition.in_commit_queue and not partition.busy:
             partition.in_commit_queue = True
-            self._queue.append(partition)
-        if not self._scheduled and self._idle:
+            (self._queue if partition.sync else self._unsynced).append(partition)
+        if not self._scheduled and (self._unsynced or self._idle > 0):
             self._scheduled = True
             self._loop.call_soon(self._start)
 
@@ -141,7 +150,7 @@ class GroupCommit:
 
     @property
     def _is_drained(self) -> bool:
-        return not self._queue and self._idle == self._disk.workers
+        return not self._queue and not self._unsynced and self._idle == self._disk.workers
 
     def _notify_drained(self) -> None:
         if self._drained is not None and self._is_drained:
@@ -150,19 +159,39 @@ class GroupCommit:
 
     def _start(self) -> None:
         self._scheduled = False
-        while self._queue and self._idle:
-            writes = self._take(-(-len(self._queue) // self._idle))
+        if self._unsynced:
+            self._write_unsynced()
+        while self._queue and self._idle > 0:
+            writes = self._take(self._queue, -(-len(self._queue) // self._idle))
             if writes:
-                self._idle -= 1
-                self.cycles += 1
-                self._disk.start(partial(self._write, writes), self._finish)
+                self._hand_over(writes)
         self._notify_drained()  # the last ones may have been refused without the disk
 
-    def _take(self, share: int) -> list[tuple[Partition, Write]]:
+    def _hand_over(self, writes: list[tuple[Partition, Write]]) -> None:
+        self._idle -= 1
+        self.cycles += 1
+        self._disk.start(partial(self._write, writes), self._finish)
+
+    def _write_unsynced(self) -> None:
+        quick, slow = [], []
+        patient = self._clock.monotonic_ns() < self._threads_until_ns
+        for partition, write in self._take(self._unsynced, len(self._unsynced)):
+            here = partition.has_directory and not patient and not partition.sync
+            if here and write.is_plain and write.size <= limits.WRITE_ON_LOOP_BYTES_MAX:
+                quick.append((partition, write))
+            else:
+                slow.append((partition, write))
+        if slow:
+            self._hand_over(slow)
+        if quick:
+            self.cycles += 1
+            self._settle_all(self._write(quick))
+
+    def _take(self, queue: deque[Partition], share: int) -> list[tuple[Partition, Write]]:
         now_ms = self._clock.now_ms()
         writes = []
         for _ in range(share):
-            partition = self._queue.popleft()
+            partition = queue.popleft()
             partition.in_commit_queue = False
             if partition.busy or not partition.has_pending:
                 continue  # whoever has its log now gives it back through `release`
@@ -188,7 +217,7 @@ class GroupCommit:
             self.add(partition)
 
     def _write(self, writes: list[tuple[Partition, Write]]) -> list[_Outcome]:
-        """In a disk thread: of the partition only `sync` and `has_directory` are looked at."""
+        """Mostly in a disk thread: of the partition only `sync` and `has_directory` are used."""
         outcomes = []
         for partition, write in writes:
             began = self._clock.monotonic_ns()
@@ -206,12 +235,18 @@ class GroupCommit:
     def _finish(self, outcomes: list[_Outcome] | BaseException) -> None:
         self._idle += 1
         assert not isinstance(outcomes, BaseException), outcomes
-        for outcome in outcomes:
-            self._settle(outcome)
-            self.release(outcome.partition)
+        self._settle_all(outcomes)
         if self._queue and not self._scheduled:
             self._start()
         self._notify_drained()
+
+    def _settle_all(self, outcomes: list[_Outcome]) -> None:
+        for outcome in outcomes:
+            self._settle(outcome)
+            self.release(outcome.partition)
+            if outcome.duration_us > limits.WRITE_ON_LOOP_US_MAX and not outcome.write.synced:
+                pause_ns = limits.WRITE_ON_LOOP_PAUSE_MS * 1_000_000
+                self._threads_until_ns = self._clock.monotonic_ns() + pause_ns
 
     def _settle(self, outcome: _Outcome) -> None:
         partition, write, error, duration_us = outcome

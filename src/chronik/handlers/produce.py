@@ -21,6 +21,7 @@ from chronik.wire.produce import (
     ProducePartition,
     ProduceRequest,
     parse_produce,
+    write_one_result,
     write_produce_response,
 )
 from chronik.wire.records import NO_TIMESTAMP
@@ -28,6 +29,7 @@ from chronik.wire.validation import BatchRefusedError, validate
 
 ACKS_NONE = 0
 ACKS_ALL = -1
+_NONE = ErrorCode.NONE
 _RECEIVED = EventKind.RECEIVED
 _ACKED = EventKind.ACKED
 _REJECTED = EventKind.REJECTED
@@ -153,7 +155,7 @@ class _Result:
 
     def __init__(self, wanted: ProducePartition) -> None:
         self.wanted = wanted
-        self.code = ErrorCode.NONE
+        self.code = _NONE
         self.base_offset = self.last_offset = -1
         self.append_time_ms = NO_TIMESTAMP
         self.log_start = -1
@@ -313,14 +315,33 @@ class _Answer:
             return  # timed out before; what was released since is in the log all the same
         if self.tracing:
             self._trace_acked()
-        code = next((one.code for one in self._results if one.code is not ErrorCode.NONE), 0)
+        code = 0
+        for one in self._results:
+            if one.code is not _NONE:
+                code = one.code
+                break
         if self.acks != ACKS_NONE:
-            call.reply((write_produce_response(call.api_version, self._by_topic()),))
+            call.reply((self._encoded(failed=bool(code)),))
         elif code:
             call.hang_up()  # the only sign that an acks=0 producer can get
         else:
             call.no_reply()
         self.broker.count(call, code)
+
+    def _encoded(self, *, failed: bool) -> bytes:
+        version, results = self.call.api_version, self._results
+        if failed or len(results) != 1:
+            return write_produce_response(version, self._by_topic())
+        (one,) = results
+        topic, topic_id, index, _ = one.wanted
+        return write_one_result(
+            version,
+            topic_id if topic_id is not None else topic or "",
+            index,
+            one.base_offset,
+            one.append_time_ms,
+            one.log_start,
+        )
 
     def _by_topic(self) -> list[tuple[str | bytes, list[PartitionResult]]]:
         topics: dict[str | bytes, list[PartitionResult]] = {}

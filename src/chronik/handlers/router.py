@@ -15,7 +15,7 @@ from chronik.model.errors import ErrorCode
 from chronik.trace.events import EventKind
 from chronik.wire.apis import ADVERTISED, ApiKey
 from chronik.wire.codec import WireError, encode
-from chronik.wire.headers import read_request_header, response_header_version
+from chronik.wire.headers import first_flexible_response, read_request_header
 from chronik.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from chronik.wire.schema import Message
 from chronik.wire.versions import decode_request, encode_response
@@ -29,6 +29,7 @@ class Router:
     def __init__(self, broker: Broker, table: dict[int, Api], tasks: asyncio.TaskGroup) -> None:
         self._broker = broker
         self._table = table
+        self._flexible_from = {key: first_flexible_response(key) for key in table}
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -43,16 +44,12 @@ class Router:
         except WireError as error:
             self._malformed(call, error)
             return
-        call.api_key = header.api_key
-        call.api_version = header.api_version
-        call.correlation_id = header.correlation_id
-        call.client_id = header.client_id
-        call.body = header.body
+        call.api_key, call.api_version, call.correlation_id, call.client_id, call.body = header
         api = self._table.get(header.api_key)
         if api is None or not api.serves(header.api_version):
             self._unsupported(call)
             return
-        call.flexible_header = response_header_version(api.key, header.api_version) == 1
+        call.flexible_header = header.api_version >= self._flexible_from[header.api_key]
         try:
             self._start(api, call)
         except WireError as error:

@@ -27,5 +27,10 @@ EVENT_LOOP_STALL_MS = 50
 """A longer pause of the event loop is counted as a stall: a bug to find."""
 TRACE_EVENTS_QUEUED_MAX = 262_144
 """Trace events waiting to be written; when full, the events are counted as dropped and reported."""
+WRITE_ON_LOOP_BYTES_MAX = 4 * 1024 * 1024
+"""An unsynced write up to this size is done by the event loop itself: about a millisecond."""
+WRITE_ON_LOOP_US_MAX = 10_000
+WRITE_ON_LOOP_PAUSE_MS = 1_000
+"""After an unsynced write that took longer, disk threads do them for this long."""
 OPEN_SEGMENT_FILES_MAX = 4_096
 """Segment files held open at once; the least recently used is closed first."""

@@ -58,12 +58,13 @@ class Planner:
         """Places the next buffer. The first one of an empty log may begin before the log does:
         a follower that starts inside a batch is sent all of it."""
         write = self._write
-        assert batch.last_offset >= write.end_offset, "offsets only grow"
-        assert may_begin_before_end or batch.base_offset >= write.end_offset, "offsets only grow"
+        base_offset, last_offset = batch.base_offset, batch.last_offset
+        assert last_offset >= write.end_offset, "offsets only grow"
+        assert may_begin_before_end or base_offset >= write.end_offset, "offsets only grow"
         if not write.parts or self._must_roll(write.parts[-1], batch):
-            self._roll(batch.base_offset)
+            self._roll(base_offset)
         self._place(write.parts[-1], batch)
-        write.end_offset = batch.last_offset + 1
+        write.end_offset = last_offset + 1
         write.size += batch.size
 
     def _must_roll(self, part: Part, batch: PlacedBatch) -> bool:
@@ -71,15 +72,20 @@ class Planner:
             return True
         if not part.end:
             return False
-        if part.end + batch.size > self._config.segment_bytes:
+        config, index = self._config, part.index
+        if part.end + batch.size > config.segment_bytes:
             return True
-        entries = part.index.bytes_used + TIME_ENTRY_SIZE * (len(part.spans) + 1)
-        return entries > self._config.index_bytes_max or self._is_too_old(part, batch)
-
-    def _is_too_old(self, part: Part, batch: PlacedBatch) -> bool:
-        first = part.index.first_timestamp if part.position else part.spans[0].max_timestamp
+        # The larger of the two index files, should every new batch become an entry.
+        entries = len(index.offsets) + len(part.spans) + 1
+        if entries * TIME_ENTRY_SIZE > config.index_bytes_max and self._index_is_full(part):
+            return True
+        first = index.first_timestamp if part.position else part.spans[0].max_timestamp
         now = batch.max_timestamp if batch.max_timestamp != NO_TIMESTAMP else self._now_ms
-        return first != NO_TIMESTAMP and now - first > self._config.segment_ms
+        return first != NO_TIMESTAMP and now - first > config.segment_ms
+
+    def _index_is_full(self, part: Part) -> bool:
+        entries = part.index.bytes_used + TIME_ENTRY_SIZE * (len(part.spans) + 1)
+        return entries > self._config.index_bytes_max
 
     def _roll(self, base_offset: int) -> None:
         write, interval = self._write, self._config.index_interval_bytes
@@ -87,18 +93,21 @@ class Planner:
         write.parts.append(Part(segment, SegmentIndex(base_offset), created=True))
 
     def _place(self, part: Part, batch: PlacedBatch) -> None:
-        position = part.end
-        part.buffers.append(batch.buffer)
-        if read_prefix(batch.buffer, 0)[1] == batch.size:
+        buffer, size, position = batch.buffer, batch.size, part.end
+        part.buffers.append(buffer)
+        part.end = position + size
+        if read_prefix(buffer, 0)[1] == size:
             ends = (batch.base_offset, batch.last_offset, batch.max_timestamp)
-            part.spans.append(Span(*ends, position, batch.size))
+            part.spans.append(Span(*ends, position, size))
             self._note_epoch(batch.leader_epoch, batch.base_offset)
-        else:
-            for at, header in scan(batch.buffer):
-                part.spans.append(span_of(position + at, header))
-                self._note_epoch(header.leader_epoch, header.base_offset)
-        assert part.end == position + batch.size, "only whole batches are appended"
-        assert part.spans[-1].last_offset == batch.last_offset
+            return
+        for at, header in scan(buffer):
+            part.spans.append(span_of(position + at, header))
+            self._note_epoch(header.leader_epoch, header.base_offset)
+        assert part.spans, "only whole batches are appended"
+        last = part.spans[-1]
+        assert part.end == last.position + last.size, "only whole batches are appended"
+        assert last.last_offset == batch.last_offset
 
     def _note_epoch(self, epoch: int, offset: int) -> None:
         if epoch > self._epoch:

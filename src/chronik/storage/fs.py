@@ -123,6 +123,8 @@ class RealFileSystem:
 
 def write_all(fs: FileSystem, file: int, buffers: Sequence[Buffer], position: int) -> None:
     """Writes every byte: longer lists than IOV_MAX in turns, short writes continued."""
+    if len(buffers) == 1 and fs.pwritev(file, buffers, position) == len(buffers[0]):
+        return
     pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
     first = 0
     while first < len(pending):

@@ -9,8 +9,7 @@ cutting a mapped file short would end the process with SIGBUS when such a slice 
 import mmap
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from chronik.model import limits
 from chronik.storage.fs import FileSystem, read_exactly
@@ -20,12 +19,23 @@ REMAP_BYTES = 1024 * 1024
 
 
 class _Entry:
-    __slots__ = ("file", "map", "pins")
+    """A file of the table; as a context it is the descriptor, unpinned at the end."""
 
-    def __init__(self) -> None:
+    __slots__ = ("file", "lock", "map", "pins")
+
+    def __init__(self, lock: threading.Lock) -> None:
         self.file: int | None = None
+        self.lock = lock
         self.map: mmap.mmap | None = None
         self.pins = 0
+
+    def __enter__(self) -> int:
+        assert self.file is not None
+        return self.file
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.pins -= 1
 
     @property
     def descriptors(self) -> int:
@@ -51,9 +61,8 @@ class OpenFiles:
         """Descriptors held at this moment, those of maps included."""
         return self._descriptors
 
-    @contextmanager
-    def pinned(self, path: str, *, create: bool = False) -> Iterator[int]:
-        """The open file, which nobody closes while it is used."""
+    def pinned(self, path: str, *, create: bool = False) -> AbstractContextManager[int]:
+        """The open file, which nobody closes while it is used. Pinned from this call on."""
         with self._lock:
             entry = self._entry(path)
             entry.pins += 1
@@ -62,16 +71,11 @@ class OpenFiles:
                     entry.file = self.fs.create(path) if create else self.fs.open(path)
                     self._descriptors += 1
                     self._evict()
-                file = entry.file
             except OSError:
                 entry.pins -= 1
                 self._drop_if_empty(path, entry)
                 raise
-        try:
-            yield file
-        finally:
-            with self._lock:
-                entry.pins -= 1
+        return entry
 
     def view(self, path: str, start: int, end: int, size: int, *, sealed: bool) -> list[memoryview]:
         """Bytes [start, end) of a file whose first `size` bytes are good, without a copy if mapped.
@@ -125,7 +129,7 @@ class OpenFiles:
     def _entry(self, path: str) -> _Entry:
         entry = self._entries.get(path)
         if entry is None:
-            entry = self._entries[path] = _Entry()
+            entry = self._entries[path] = _Entry(self._lock)
         self._entries.move_to_end(path)
         return entry
 

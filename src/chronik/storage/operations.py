@@ -58,21 +58,17 @@ class Repair:
 class Part:
     """The share of a write that goes to one segment."""
 
-    __slots__ = ("buffers", "created", "index", "position", "segment", "spans")
+    __slots__ = ("buffers", "created", "end", "index", "position", "segment", "spans")
 
     def __init__(self, segment: Segment, index: SegmentIndex, *, created: bool) -> None:
         self.segment = segment
         self.index = index
         self.created = created
         self.position = segment.size
+        self.end = segment.size
+        """Size of the segment once this part is written."""
         self.buffers: list[Buffer] = []
         self.spans: list[Span] = []
-
-    @property
-    def end(self) -> int:
-        """Size of the segment once this part is written."""
-        last = self.spans[-1] if self.spans else None
-        return self.position if last is None else last.position + last.size
 
     def full_index(self) -> SegmentIndex:
         """The segment's index with this part in it; the live one is not touched."""
@@ -123,6 +119,11 @@ class Write:
     def rolled(self) -> bool:
         """True where the write begins a segment: the moment for a producer snapshot."""
         return any(part.created for part in self.parts)
+
+    @property
+    def is_plain(self) -> bool:
+        """True where only bytes are added to a file that exists."""
+        return self.repair is None and len(self.parts) == 1 and not self.parts[0].created
 
     def execute(self, sync: bool) -> None:
         """Blocks. Few system calls: one pwritev per segment, one fdatasync if `sync`."""

@@ -91,6 +91,7 @@ class Segment:
         "directory",
         "index",
         "interval",
+        "path",
         "sealed",
         "size",
         "storage",
@@ -102,16 +103,12 @@ class Segment:
         self.storage = storage
         self.directory = directory
         self.base_offset = base_offset
+        self.path = segment_path(directory, base_offset)
         self.size = size
         self.interval = interval
         self.sealed = False
         self.index: SegmentIndex | None = None
         self._summary: Summary | None = None
-
-    @property
-    def path(self) -> str:
-        """The log file."""
-        return segment_path(self.directory, self.base_offset)
 
     @property
     def index_paths(self) -> tuple[str, str]:

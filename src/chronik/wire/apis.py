@@ -209,11 +209,10 @@ def flexible_from(api_key: int) -> int:
 
 def is_served(api_key: int, version: int) -> bool:
     """False where the answer is UNSUPPORTED_VERSION."""
-    try:
-        key = ApiKey(api_key)
-    except ValueError:
-        return False
-    if key not in ADVERTISED:
-        return False
-    first, last = ADVERTISED[key]
-    return _SERVED_FROM.get(key, first) <= version <= last
+    first, last = _SERVED.get(api_key, (0, -1))
+    return first <= version <= last
+
+
+_SERVED: dict[int, tuple[int, int]] = {
+    int(key): (_SERVED_FROM.get(key, first), last) for key, (first, last) in ADVERTISED.items()
+}

@@ -12,7 +12,7 @@ must be able to read the answer.
 import struct
 from typing import Final, NamedTuple
 
-from chronik.wire.apis import ApiKey, flexible_from, is_served
+from chronik.wire.apis import NEVER, ApiKey, flexible_from, is_served
 from chronik.wire.primitives import Buffer, WireError, short, skip_tags
 
 _FIXED: Final = struct.Struct(">hhi")
@@ -38,11 +38,14 @@ def request_header_version(api_key: int, api_version: int) -> int:
     return 2 if api_version >= flexible_from(api_key) else 1
 
 
+def first_flexible_response(api_key: int) -> int:
+    """First version whose answers have response header 1; ApiVersions has none."""
+    return NEVER if api_key == ApiKey.API_VERSIONS else flexible_from(api_key)
+
+
 def response_header_version(api_key: int, api_version: int) -> int:
     """1 for flexible versions, else 0; ApiVersions 0."""
-    if api_key == ApiKey.API_VERSIONS:
-        return 0
-    return 1 if api_version >= flexible_from(api_key) else 0
+    return 1 if api_version >= first_flexible_response(api_key) else 0
 
 
 def read_request_header(frame: Buffer, position: int = 0) -> RequestHeader:

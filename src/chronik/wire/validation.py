@@ -8,10 +8,17 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from chronik.model.errors import ErrorCode
 from chronik.wire.record_iter import CorruptRecords, Record, iter_records
 from chronik.wire.records import (
+    CODEC_MASK,
+    CRC_START,
+    DELETE_HORIZON_FLAG,
     HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_FLAG,
     MAGIC,
     MAGIC_OFFSET,
     NO_TIMESTAMP,
@@ -80,6 +87,23 @@ def validate(
 
 
 def _check_header(records: memoryview, header: BatchHeader, version: int, rules: Rules) -> None:
+    """A good batch passes in one expression; what is wrong with another is found out after."""
+    _, length, _, _, crc, attributes, delta, _, _, producer_id, epoch, sequence, count = header
+    size = length + LENGTH_OVERHEAD
+    if not (
+        size == len(records) <= rules.max_message_bytes
+        and crc32c(records[CRC_START:]) == crc
+        and delta == count - 1 >= 0
+        and not attributes & ~(CODEC_MASK | LOG_APPEND_TIME_FLAG | DELETE_HORIZON_FLAG)
+        and (attributes & CODEC_MASK) < ZSTD
+        and (attributes & CODEC_MASK or size - HEADER_SIZE >= count * RECORD_BYTES_MIN)
+        and (producer_id < 0 or (epoch >= 0 and sequence >= 0))
+    ):
+        _explain(records, header, version, rules)
+
+
+def _explain(records: memoryview, header: BatchHeader, version: int, rules: Rules) -> None:
+    """Raises what is wrong, in the order in which Kafka would notice it; zstd may be right."""
     if header.size < HEADER_SIZE:
         raise _corrupt(f"the batch says {header.size} bytes, fewer than its header has")
     if header.size > len(records):
