@@ -35,6 +35,8 @@ OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
 _CRC = struct.Struct(">I")
 RELATIVE_OFFSET_MAX = 2**31 - 1
+TAIL_BATCHES_MAX = 1024
+"""More of them lie between two entries only where a topic has a very long index interval."""
 
 
 class Summary(NamedTuple):
@@ -80,6 +82,8 @@ class SegmentIndex:
         "next_offset",
         "offsets",
         "positions",
+        "tail_offsets",
+        "tail_positions",
         "time_offsets",
         "times",
     )
@@ -96,6 +100,9 @@ class SegmentIndex:
         self.times = array("q")
         self.time_offsets = array("I")
         self._last_entry_position = 0
+        self.tail_offsets = array("I")
+        """Every batch since the last entry, in memory only: consumers mostly read the newest."""
+        self.tail_positions = array("I")
 
     @property
     def summary(self) -> Summary:
@@ -130,6 +137,10 @@ class SegmentIndex:
         if span.max_timestamp > self.max_timestamp:
             self.max_timestamp = span.max_timestamp
             self.max_timestamp_offset = span.base_offset
+        if len(self.tail_offsets) == TAIL_BATCHES_MAX:
+            del self.tail_offsets[:], self.tail_positions[:]
+        self.tail_offsets.append(max(span.base_offset - self.base_offset, 0))
+        self.tail_positions.append(span.position)
         self.log_size = span.position + span.size
         self.next_offset = span.last_offset + 1
 
@@ -137,12 +148,21 @@ class SegmentIndex:
         self.offsets.append(span.base_offset - self.base_offset)
         self.positions.append(span.position)
         self._last_entry_position = span.position
+        del self.tail_offsets[:], self.tail_positions[:]
         if self.max_timestamp > (self.times[-1] if self.times else NO_TIMESTAMP):
             self.times.append(self.max_timestamp)
             self.time_offsets.append(self.max_timestamp_offset - self.base_offset)
 
+    def tail_position(self, offset: int) -> int | None:
+        """Where the batch that holds `offset` begins, if it is one of the newest."""
+        entry = bisect_right(self.tail_offsets, offset - self.base_offset) - 1
+        return self.tail_positions[entry] if entry >= 0 else None
+
     def position_of(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`."""
+        tail = self.tail_position(offset)
+        if tail is not None:
+            return tail
         entry = bisect_right(self.offsets, offset - self.base_offset) - 1
         return self.positions[entry] if entry >= 0 else 0
 
@@ -177,6 +197,8 @@ class SegmentIndex:
             twin.positions[keep:],
             twin.times[times:],
             twin.time_offsets[times:],
+            twin.tail_offsets[:],
+            twin.tail_positions[:],
         )
         twin._last_entry_position = twin.positions[-1]
         twin.max_timestamp = twin.times[-1] if twin.times else NO_TIMESTAMP

@@ -228,16 +228,35 @@ class Segment:
 
         `end_offset` is None where all of the segment may be read.
         """
+        end = self.size if end_offset is None else self.position_at(end_offset)
+        tail = self.loaded_index().tail_position(offset)
+        if tail is not None and (newest := self._read_tail(offset, tail, max_bytes, end)):
+            return newest
         found = self.locate(offset)
         if found is None:
             return None
         position, header = found
-        end = self.size if end_offset is None else self.position_at(end_offset)
         stop = position + max_bytes
         if at_least_one_batch:
             stop = max(stop, position + header.size)
         stop = max(position, min(stop, end))
         slices = self.storage.files.view(self.path, position, stop, self.size, sealed=self.sealed)
+        return Read(slices, stop - position, header.base_offset, self.base_offset, position)
+
+    def _read_tail(self, offset: int, position: int, max_bytes: int, end: int) -> Read | None:
+        """One of the newest batches and what follows, with one look at the file.
+
+        None where that is not enough: the first batch is cut, or there is a gap.
+        """
+        stop = min(position + max_bytes, end)
+        if stop - position < HEADER_SIZE:
+            return None
+        slices = self.storage.files.view(self.path, position, stop, self.size, sealed=self.sealed)
+        if len(slices[0]) < HEADER_SIZE:
+            return None
+        header = read_header(slices[0])
+        if header.last_offset < offset or position + header.size > stop:
+            return None
         return Read(slices, stop - position, header.base_offset, self.base_offset, position)
 
 

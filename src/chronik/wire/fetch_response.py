@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 
 from chronik.wire.endpoints import NO_LEADER, Leader, NodeEndpoint, endpoints_body, leader_body
 from chronik.wire.fetch import FIRST_VERSION, FLEXIBLE, LAST_VERSION
-from chronik.wire.primitives import Buffer, array_length, string, tagged
+from chronik.wire.primitives import Buffer, array_length, string, tagged, uvarint
 
 _INT32: Final = struct.Struct(">i")
 _SESSION: Final = struct.Struct(">ihi")
 _RESULT_V4: Final = struct.Struct(">ihqq")
 _RESULT_V5: Final = struct.Struct(">ihqqq")
+_COMMON_V11: Final = struct.Struct(">ihqqqiii")
+_COMMON_V12: Final = struct.Struct(">ihqqqBi")
 _ABORTED: Final = struct.Struct(">qq")
 _EPOCH_END: Final = struct.Struct(">iqB")
 _SNAPSHOT: Final = struct.Struct(">qiB")
@@ -102,6 +104,8 @@ def _head(version: int, response: FetchResponse) -> bytes:
 def _result(version: int, result: FetchResult) -> bytes:
     """Everything up to the records, whose length comes last."""
     flexible = version >= FLEXIBLE
+    if version >= 11 and result.aborted_transactions is None and result.records is not None:
+        return _common_result(flexible, result, sum(map(len, result.records)))
     fixed = _RESULT_V5.pack(*result[:5]) if version >= 5 else _RESULT_V4.pack(*result[:4])
     aborted = _aborted(result.aborted_transactions, flexible)
     replica = _INT32.pack(result.preferred_read_replica) if version >= 11 else b""
@@ -110,6 +114,13 @@ def _result(version: int, result: FetchResult) -> bytes:
     else:
         size = array_length(sum(map(len, result.records)), flexible)
     return fixed + aborted + replica + size
+
+
+def _common_result(flexible: bool, result: FetchResult, size: int) -> bytes:
+    replica = result.preferred_read_replica
+    if flexible:
+        return _COMMON_V12.pack(*result[:5], 0, replica) + uvarint(size + 1)
+    return _COMMON_V11.pack(*result[:5], -1, replica, size)
 
 
 def _aborted(aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> bytes:
