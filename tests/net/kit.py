@@ -9,6 +9,7 @@ from chronik.broker.clock import Clock, SystemClock
 from chronik.handlers.call import Call, Peer
 from chronik.net.budget import Budget
 from chronik.net.connection import Connection
+from chronik.net.frames import FramePool
 
 
 class FakeTransport(asyncio.Transport):
@@ -74,6 +75,7 @@ class FakeListener:
         self.clock: Clock = SystemClock()
         self.budget = budget if budget is not None else Budget()
         self.receive_buffer = memoryview(bytearray(size))
+        self.frame_pool = FramePool()
         self.connections: list[Connection] = []
         self.refused: list[int] = []
         self.internal = False

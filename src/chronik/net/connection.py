@@ -8,7 +8,7 @@ from chronik.broker.clock import Clock
 from chronik.handlers.call import Call, Peer
 from chronik.model import limits
 from chronik.net.budget import Budget
-from chronik.net.frames import FrameError, FrameReader
+from chronik.net.frames import FrameError, FramePool, FrameReader
 
 if TYPE_CHECKING:
     from chronik.wire.records import Buffer
@@ -31,6 +31,7 @@ class Host(Protocol):
     clock: Clock
     budget: Budget
     receive_buffer: memoryview
+    frame_pool: FramePool
     internal: bool
 
     def admit(self, connection: "Connection") -> bool:
@@ -62,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._calls: deque[Call] = deque()
-        self._reader = FrameReader(listener.receive_buffer)
+        self._reader = FrameReader(listener.receive_buffer, listener.frame_pool)
         self._queued_bytes = 0
         self._paused = False
         self._stopped = False
@@ -140,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
             return  # the client left; its share of the budget was released then
         self._queued_bytes -= call.size
         self._listener.budget.release(call.size)
+        self._listener.frame_pool.give(call.frame)
         if self._listener.internal:
             # Peers match answers by correlation id: a long poll must not hold up a command.
             self._calls.remove(call)

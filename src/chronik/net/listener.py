@@ -8,6 +8,7 @@ from chronik.handlers.call import Peer
 from chronik.model import limits
 from chronik.net.budget import Budget
 from chronik.net.connection import Connection, Router
+from chronik.net.frames import FramePool
 
 _RECEIVE_BYTES = 256 * 1024
 
@@ -30,6 +31,7 @@ class Listener:
         self.clock = clock
         self.budget = budget
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
+        self.frame_pool = FramePool()
         self.connections: set[Connection] = set()
         self.refused_connections = 0
         self.refused_frames = 0

@@ -1,0 +1,65 @@
+"""Large buffers are used again, but never while somebody can see their bytes."""
+
+import struct
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chronik.net.frames import POOLED_BYTES_MIN, FramePool, FrameReader
+
+SIZE = POOLED_BYTES_MIN + 1000
+
+
+def test_a_buffer_that_nobody_looks_at_is_used_again() -> None:
+    pool, frame = FramePool(), bytearray(SIZE)
+    pool.give(frame)
+    assert pool.take(SIZE + 10) is frame
+    assert len(frame) == SIZE + 10
+    assert pool.take(SIZE) is not frame
+
+
+def test_a_buffer_with_a_view_waits_until_the_view_is_gone() -> None:
+    pool, frame = FramePool(), bytearray(SIZE)
+    view = memoryview(frame)[10:20]
+    pool.give(frame)
+    assert pool.take(SIZE) is not frame
+    view.release()
+    assert pool.take(SIZE) is frame
+
+
+def test_small_and_very_different_buffers_are_left_alone() -> None:
+    pool, small, large = FramePool(), bytearray(100), bytearray(SIZE * 4)
+    pool.give(small)
+    pool.give(large)
+    assert pool.take(100) is not small
+    assert pool.take(SIZE) is not large
+
+
+SIZES = st.sampled_from([1, 5, 5000, SIZE, SIZE + 9, 2 * SIZE])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(SIZES, st.booleans()), max_size=6), st.sampled_from([1000, 1 << 20]))
+def test_frames_are_whole_however_they_arrive_and_whoever_keeps_them(
+    wanted: list[tuple[int, bool]], piece: int
+) -> None:
+    pool = FramePool()
+    reader = FrameReader(memoryview(bytearray(4096)), pool)
+    expected = [bytes([number % 251 + 1]) * size for number, (size, _) in enumerate(wanted)]
+    stream = memoryview(b"".join(struct.pack(">i", len(one)) + one for one in expected))
+    kept: list[tuple[memoryview, bytes]] = []
+    arrived = 0
+    while stream:
+        into = reader.buffer()
+        count = min(len(into), len(stream), piece)
+        into[:count] = stream[:count]
+        stream = stream[count:]
+        del into  # as the event loop lets go of it
+        for frame in reader.received(count):
+            assert frame == expected[arrived]
+            if wanted[arrived][1]:
+                kept.append((memoryview(frame), expected[arrived]))
+            pool.give(frame)
+            arrived += 1
+    assert arrived == len(wanted)
+    assert all(view == was for view, was in kept)
