@@ -53,21 +53,22 @@ class Contestant(ABC):
 
 
 class Chronik(Contestant):
-    """One Chronik node."""
+    """Chronik: one node, or a cluster under one supervising process."""
 
-    def __init__(self, durability: str) -> None:
+    def __init__(self, durability: str, nodes: int = 1) -> None:
         self.name = f"chronik {durability}"
         self.durability = durability
+        self.nodes = nodes
 
     @contextlib.contextmanager
     def started(self, directory: Path) -> Iterator[tuple[str, list[int]]]:
-        port = free_ports(1)
-        where = ["--port", str(port), "--data", str(directory / "data")]
+        port = free_ports(self.nodes)
+        where = ["--port", str(port), "--data", str(directory / "data"), "--nodes", str(self.nodes)]
         command = [sys.executable, "-m", "chronik", "up", "--durability", self.durability, *where]
         with (directory / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=BENCH.parent)
         try:
-            yield f"{HOST}:{port}", [process.pid]
+            yield ",".join(f"{HOST}:{port + n}" for n in range(self.nodes)), [process.pid]
         finally:
             process.terminate()
             try:
