@@ -107,6 +107,18 @@ def test_every_offset_version_is_kafkas(version: int) -> None:
     assert encode(record, version) == (OFFSET_KEY, value)
 
 
+def test_offsets_are_written_in_the_newest_version_unless_a_client_states_a_retention() -> None:
+    for value in (
+        OffsetCommitValue(5, 7, "näher", 1700000000000, topic_id=bytes(range(16))),
+        OffsetCommitValue(2**62, -1, "m" * 300, 0),
+    ):
+        record = OffsetCommitRecord("grüppe", "topic", 12, value)
+        assert encode(record) == encode(record, 4)
+        assert decode(*encode(record)) == record
+    kept = OffsetCommitRecord("g", "t", 0, OffsetCommitValue(5, expire_timestamp_ms=9))
+    assert encode(kept) == encode(kept, 1)
+
+
 @pytest.mark.parametrize("version", GROUP_BY_VERSION)
 def test_every_group_version_is_kafkas(version: int) -> None:
     value = bytes.fromhex(GROUP_BY_VERSION[version])

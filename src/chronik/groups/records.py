@@ -10,9 +10,10 @@ share groups) and are skipped. Offsets are written as v4 (v1 where a client stat
 groups as v3, as Kafka 4 does; every version is read.
 """
 
+import struct
 from dataclasses import dataclass, field
 
-from chronik.groups.fields import FieldReader, FieldWriter, Malformed
+from chronik.groups.fields import FieldReader, FieldWriter, Malformed, unsigned_varint
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
@@ -21,6 +22,12 @@ FIRST_FLEXIBLE_VERSION = 4
 NO_TIMESTAMP = -1
 _TOPIC_ID_TAG = 0
 _ZERO_ID = bytes(16)
+_TOPIC_ID_HEAD = bytes((1, _TOPIC_ID_TAG, len(_ZERO_ID)))
+_KEY_HEAD = struct.Struct(">hh")
+_LENGTH = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+_VALUE_HEAD_V4 = struct.Struct(">hqi")
+_TIMESTAMP = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +115,16 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
 
 
 def _offset_key(record: OffsetCommitRecord) -> bytes:
-    key = FieldWriter(flexible=False)
-    key.int16(OFFSET_KEY_VERSION)
-    key.string(record.group_id)
-    key.string(record.topic)
-    key.int32(record.partition)
-    return key.bytes()
+    group, topic = record.group_id.encode(), record.topic.encode()
+    return b"".join(
+        (
+            _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)),
+            group,
+            _LENGTH.pack(len(topic)),
+            topic,
+            _PARTITION.pack(record.partition),
+        )
+    )
 
 
 def _group_key(record: GroupMetadataRecord) -> bytes:
@@ -125,7 +136,9 @@ def _group_key(record: GroupMetadataRecord) -> bytes:
 
 def _encode_offset(value: OffsetCommitValue, version: int | None) -> bytes:
     if version is None:
-        version = 4 if value.expire_timestamp_ms == NO_TIMESTAMP else 1
+        if value.expire_timestamp_ms == NO_TIMESTAMP:
+            return _encode_offset_v4(value)
+        version = 1
     out = _value_writer(version)
     out.int64(value.offset)
     if version >= 3:
@@ -136,6 +149,21 @@ def _encode_offset(value: OffsetCommitValue, version: int | None) -> bytes:
         out.int64(value.expire_timestamp_ms)
     out.tags(() if value.topic_id == _ZERO_ID else ((_TOPIC_ID_TAG, value.topic_id),))
     return out.bytes()
+
+
+def _encode_offset_v4(value: OffsetCommitValue) -> bytes:
+    """What almost every commit is written as, in one go: it is most of what a commit costs."""
+    metadata = value.metadata.encode()
+    tags = b"\0" if value.topic_id == _ZERO_ID else _TOPIC_ID_HEAD + value.topic_id
+    return b"".join(
+        (
+            _VALUE_HEAD_V4.pack(4, value.offset, value.leader_epoch),
+            unsigned_varint(len(metadata) + 1),
+            metadata,
+            _TIMESTAMP.pack(value.commit_timestamp_ms),
+            tags,
+        )
+    )
 
 
 def _decode_offset(data: bytes) -> OffsetCommitValue:

@@ -46,19 +46,33 @@ def build_batch(records: Sequence[Pair], timestamp_ms: int) -> bytearray:
 
 def _record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
     return b"".join(
-        (b"\x00", _zigzag(0), _zigzag(offset_delta), _bytes(key), _bytes(value), _zigzag(0))
+        (
+            _NO_ATTRIBUTES_NO_DELTA,
+            _zigzag(offset_delta),
+            _zigzag(-1 if key is None else len(key)),
+            key or b"",
+            _zigzag(-1 if value is None else len(value)),
+            value or b"",
+            _NO_HEADERS,
+        )
     )
 
 
-def _bytes(data: bytes | None) -> bytes:
-    return _zigzag(-1) if data is None else _zigzag(len(data)) + data
-
-
 def _zigzag(value: int) -> bytes:
-    number = (value << 1) ^ (value >> 63)
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
+    return _varint((value << 1) ^ (value >> 63))
+
+
+def _varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
     return bytes(out)
+
+
+_SMALL = [_varint(value << 1) for value in range(256)]
+_NO_ATTRIBUTES_NO_DELTA = b"\0\0"
+_NO_HEADERS = b"\0"
