@@ -69,7 +69,7 @@ def chosen(options: argparse.Namespace) -> list[Contestant]:
     if options.only != "chronik":
         found.append(Kafka(options.nodes))
     if options.only != "kafka":
-        found += [Chronik(one, options.nodes) for one in options.durability.split(",")]
+        found += [Chronik(one, nodes=options.nodes) for one in options.durability.split(",")]
     return found
 
 

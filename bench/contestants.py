@@ -55,9 +55,10 @@ class Contestant(ABC):
 class Chronik(Contestant):
     """Chronik: one node, or a cluster under one supervising process."""
 
-    def __init__(self, durability: str, nodes: int = 1) -> None:
+    def __init__(self, durability: str, *options: str, nodes: int = 1) -> None:
         self.name = f"chronik {durability}"
         self.durability = durability
+        self.options = options
         self.nodes = nodes
 
     @contextlib.contextmanager
@@ -65,6 +66,7 @@ class Chronik(Contestant):
         port = free_ports(self.nodes)
         where = ["--port", str(port), "--data", str(directory / "data"), "--nodes", str(self.nodes)]
         command = [sys.executable, "-m", "chronik", "up", "--durability", self.durability, *where]
+        command += self.options
         with (directory / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=BENCH.parent)
         try:

@@ -370,6 +370,11 @@ class Node:
         providers.commit_bytes = lambda: commit.bytes_written
         providers.commit_disk_us = lambda: commit.disk_us
         providers.commit_failures = lambda: commit.failures
+        cleaner = self._cleaner
+        providers.compactions = lambda: cleaner.cleanings
+        providers.compaction_failures = lambda: cleaner.failures
+        providers.compaction_bytes_read = lambda: cleaner.bytes_read
+        providers.compaction_bytes_written = lambda: cleaner.bytes_written
         providers.trace_dropped = lambda: self._trace.tracer.dropped
         providers.is_controller = lambda: int(
             self.broker.controller.leader_id == self.settings.node_id

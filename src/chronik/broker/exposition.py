@@ -176,6 +176,13 @@ def _disk(metrics: Metrics) -> Iterator[Metric]:
         commit + "disk_seconds", "Time in write and fdatasync.", ask.commit_disk_us() / 1e6
     )
     yield _counter(commit + "failures", "Writes the disk refused.", ask.commit_failures())
+    cleaner = "chronik_compaction_"
+    yield _counter("chronik_compactions", "Logs compacted.", ask.compactions())
+    yield _counter(cleaner + "failures", "Compactions given up.", ask.compaction_failures())
+    text = "Bytes of the logs that were compacted."
+    yield _counter(cleaner + "read_bytes", text, ask.compaction_bytes_read())
+    text = "Bytes that were left of them."
+    yield _counter(cleaner + "written_bytes", text, ask.compaction_bytes_written())
     yield _counter("chronik_trace_dropped_events", "Trace events lost.", ask.trace_dropped())
 
 

@@ -138,6 +138,10 @@ class Providers:
     commit_bytes: Callable[[], int] = _zero
     commit_disk_us: Callable[[], int] = _zero
     commit_failures: Callable[[], int] = _zero
+    compactions: Callable[[], int] = _zero
+    compaction_failures: Callable[[], int] = _zero
+    compaction_bytes_read: Callable[[], int] = _zero
+    compaction_bytes_written: Callable[[], int] = _zero
     trace_dropped: Callable[[], int] = _zero
     is_controller: Callable[[], int] = _zero
 
