@@ -16,6 +16,8 @@ from tests.faults.nodes import Client, FaultyFiles, is_soak, node_on, resident_b
 from tests.net.kit import FakeListener, FakeTransport, feed, framed
 from tests.servers import HOST, Chronik
 
+from chronik.broker.lifecycle import WATCH_S
+from chronik.broker.sessions import Sessions
 from chronik.net.connection import Connection
 from chronik.node import Node
 from chronik.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -165,6 +167,20 @@ def test_a_live_node_that_is_unregistered_registers_again(tmp_path: Path) -> Non
             assert (await client.ask(UnregisterBrokerRequest(broker_id=1))).error_code == 0
             while (await client.produce("t", b"v")).error_code:  # noqa: ASYNC110 - as a client
                 await asyncio.sleep(0.05)
+            await client.close()
+
+    run(scenario)
+
+
+def test_a_node_too_busy_to_hear_its_own_report_is_not_fenced_by_itself(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with node_on(FaultyFiles(), str(tmp_path), durability="os") as node:
+            node.broker.controller.sessions = Sessions(timeout_s=-1)
+            client = await Client.connect(node.port)
+            await client.create("t")
+            for _ in range(4):
+                await asyncio.sleep(WATCH_S)
+                assert (await client.produce("t", b"v")).error_code == 0
             await client.close()
 
     run(scenario)

@@ -109,7 +109,12 @@ class Lifecycle:
             controller = self._controller
             if not controller.leads:
                 continue
-            live = [one for one in controller.image.brokers.values() if not one.fenced]
+            # Not this node: it looks, so it lives, even if it is too busy to hear its own report.
+            live = [
+                one
+                for one in controller.image.brokers.values()
+                if not one.fenced and one.id != self._node_id
+            ]
             silent = controller.sessions.silent((one.id for one in live), loop.time())
             for broker in live:
                 if broker.id in silent:
