@@ -29,6 +29,7 @@ from chronik.broker.membership import PEER_LISTENER
 from chronik.broker.metrics import Metrics
 from chronik.broker.partitions import Partitions, Parts
 from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.recompression import Recompression
 from chronik.broker.replication import Replication
 from chronik.broker.status import Health, ListenerStatus, NodeStatus
 from chronik.broker.watch import LoopWatch
@@ -183,6 +184,7 @@ class Node:
             fetch_sessions=FetchSessions(lambda: secrets.randbelow(1 << 31)),
             producer_ids=ProducerIds(controller, self.settings.node_id),
             coordinators=coordinators,
+            recompression=Recompression(self._loop, partitions),
             isr=IsrKeeper(self.settings.node_id, controller, partitions, self._clock),
             peers=self._peers,
             forwarding=Forwarding(self._peers, self.metrics),
@@ -308,6 +310,7 @@ class Node:
         self._store.close()
         self._watch.stop()
         await self._disk.run(self._trace.close)
+        self.broker.recompression.close()
         self._disk.close()
         self._data_dir.close()
 

@@ -84,10 +84,6 @@ REFUSED_AS_KAFKA_DOES = [
 ]
 
 NOT_SUPPORTED_HERE = [
-    ("compression.type", "gzip"),
-    ("compression.gzip.level", "5"),
-    ("compression.lz4.level", "1"),
-    ("compression.zstd.level", "1"),
     ("preallocate", "true"),
     ("segment.index.bytes", "4096"),
     ("segment.jitter.ms", "5"),

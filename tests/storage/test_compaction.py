@@ -28,7 +28,7 @@ from tests.storage.support import (
 )
 
 from chronik.storage.compaction_map import ENTRY_BYTES
-from chronik.storage.compaction_records import compressed
+from chronik.wire.compression import Codec, compress
 from chronik.wire.records import CONTROL_FLAG, DELETE_HORIZON_FLAG, TRANSACTIONAL_FLAG, read_header
 
 
@@ -112,11 +112,11 @@ def test_the_codec_of_a_batch_stays(codec: int) -> None:
 @pytest.mark.parametrize("size", [0, 10, 65_536, 300_000])
 def test_other_libraries_read_what_is_compressed(size: int) -> None:
     data = (bytes(range(256)) * (size // 256 + 1))[:size]
-    assert gzip.decompress(compressed(1, data)) == data
-    assert snappy.uncompress(compressed(2, data)) == data
-    assert lz4.frame.decompress(compressed(3, data)) == data
-    assert lz4.frame.get_frame_info(compressed(3, data))["block_linked"] is False
-    assert zstandard.ZstdDecompressor().decompressobj().decompress(compressed(4, data)) == data
+    assert gzip.decompress(compress(Codec(1), data)) == data
+    assert snappy.uncompress(compress(Codec(2), data)) == data
+    assert lz4.frame.decompress(compress(Codec(3), data)) == data
+    assert lz4.frame.get_frame_info(compress(Codec(3), data))["block_linked"] is False
+    assert zstandard.ZstdDecompressor().decompressobj().decompress(compress(Codec(4), data)) == data
 
 
 def test_records_without_a_key_are_dropped() -> None:

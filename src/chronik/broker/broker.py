@@ -18,6 +18,7 @@ from chronik.broker.metrics import ApiCounters, Metrics
 from chronik.broker.partitions import Partitions
 from chronik.broker.peering import PeerApi, Peers
 from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.recompression import Recompression
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
 from chronik.model.settings import NodeSettings
@@ -52,6 +53,7 @@ class Broker:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     coordinators: Coordinators
+    recompression: Recompression
     isr: IsrKeeper
     forwarding: Forwarding
     peers: Peers

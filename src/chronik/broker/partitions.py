@@ -40,6 +40,7 @@ from chronik.storage.log import Log
 from chronik.storage.operations import Checkpoint
 from chronik.storage.segment import LogConfig, Storage
 from chronik.trace.tracer import Tracer
+from chronik.wire.compression import CODECS, Codec
 
 OPEN_CHUNK = 64
 """Logs opened by one job of a disk thread."""
@@ -77,6 +78,8 @@ class Partitions:
         self._was_clean = False
         self._role_watchers: list[Callable[[Partition], None]] = []
         self._base = TopicConfig()
+        self.codecs: dict[str | bytes, Codec] = {}
+        """By name and by id: the topics whose compression.type names a codec."""
 
     def watch_roles(self, watcher: Callable[[Partition], None]) -> None:
         """Has the watcher called for every partition that is opened, assigned anew or closed."""
@@ -223,9 +226,19 @@ class Partitions:
             watcher(partition)
 
     def _reconfigure(self, old: ClusterImage, new: ClusterImage) -> None:
-        for name, partitions in self._by_name.items():
+        for partitions in self._by_name.values():
             for partition in partitions.values():
-                partition.configure(resolve(new.topic_overrides(name), self._base))
+                self._configure(partition, new)
+
+    def _configure(self, partition: Partition, image: ClusterImage) -> None:
+        config = resolve(image.topic_overrides(partition.topic), self._base)
+        partition.configure(config)
+        number = CODECS.get(config.compression_type)
+        for key in (partition.topic, partition.topic_id):
+            if number is None:
+                self.codecs.pop(key, None)
+            else:
+                self.codecs[key] = Codec(number, config.compression_level)
 
     def _add(self, topic: Topic, index: int, image: ClusterImage, opened: Opened | None) -> None:
         parts = self._parts
@@ -249,7 +262,7 @@ class Partitions:
         partition.has_directory = producers is not None
         if self._was_clean and partition.has_directory:
             partition.checkpointed_at = replica_log.end_offset
-        partition.configure(resolve(image.topic_overrides(topic.name), self._base))
+        self._configure(partition, image)
         self._by_name.setdefault(topic.name, {})[index] = partition
         self._by_id.setdefault(topic.id, {})[index] = partition
         self._names[topic.id] = topic.name
@@ -267,6 +280,8 @@ class Partitions:
         partitions = self._by_id.pop(topic_id, {})
         self._names.pop(topic_id, None)
         self._by_name.pop(name, None)
+        for key in (topic_id, name):
+            self.codecs.pop(key, None)
         self._parts.metrics.forget_topic(name)
         for partition in partitions.values():
             partition.gone = True

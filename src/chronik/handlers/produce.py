@@ -10,6 +10,7 @@ from functools import partial
 
 from chronik.broker.broker import Broker
 from chronik.broker.partition import Partition
+from chronik.broker.recompression import Damaged
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
 from chronik.replica.producers import SequenceRefusedError
@@ -27,6 +28,7 @@ from chronik.wire.produce import (
 from chronik.wire.records import NO_TIMESTAMP
 from chronik.wire.validation import BatchRefusedError, validate
 
+_NOTHING: Damaged = []
 ACKS_NONE = 0
 ACKS_ALL = -1
 _NONE = ErrorCode.NONE
@@ -38,7 +40,19 @@ _REJECTED = EventKind.REJECTED
 def serve(broker: Broker, call: Call) -> None:
     """Appends every partition of the request, then waits for the disk and answers."""
     request = parse_produce(call.api_version, memoryview(call.frame), call.body)
+    recompression = broker.recompression
+    if recompression.concerns(request, call.peer):
+        recompression.start(request, call.peer, partial(_serve, broker, call), call.hang_up)
+    else:
+        _serve(broker, call, request)
+
+
+def _serve(
+    broker: Broker, call: Call, request: ProduceRequest, damaged: Damaged = _NOTHING
+) -> None:
     answer = _Answer(broker, call, request)
+    for wanted, why in damaged:
+        answer.refuse(wanted, ErrorCode.CORRUPT_MESSAGE, why)
     refusal = _refusal(request)
     now_ms = broker.clock.now_ms()
     for wanted in request.partitions:

@@ -27,6 +27,10 @@ class TopicConfig:
     """The effective, typed values of one topic. A field is the key with '_' for '.'."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     delete_retention_ms: int = 24 * HOUR_MS
     file_delete_delay_ms: int = MINUTE_MS
     flush_messages: int = LONG_MAX
@@ -51,6 +55,16 @@ class TopicConfig:
     def compacted(self) -> bool:
         """True where the last record of each key is kept."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the codec named by compression.type; None where it has no level."""
+        levels = {
+            "gzip": self.compression_gzip_level if self.compression_gzip_level > 0 else None,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
 
     @property
     def deleted(self) -> bool:

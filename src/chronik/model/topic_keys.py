@@ -14,9 +14,6 @@ _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
-_AS_SENT: Final = (
-    "batches are stored byte for byte as the producer sent them; compress in the producer"
-)
 _NO_TIER: Final = "segments are not moved to remote storage"
 _NO_THROTTLE: Final = "replication is not throttled per replica"
 
@@ -51,10 +48,10 @@ _KEYS: Final = (
         "compression.type",
         _STRING,
         "producer",
-        "The codec of stored batches; 'producer' keeps what the producer chose.",
+        "The codec of stored batches. 'producer' keeps what the producer chose, byte for byte; "
+        "any other value has the leader compress what comes in another codec.",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         synonyms=_broker("compression.type"),
-        fixed_because=_AS_SENT,
     ),
     ConfigKey(
         "compression.gzip.level",
@@ -65,7 +62,6 @@ _KEYS: Final = (
         high=9,
         also=-1,
         synonyms=_broker("compression.gzip.level"),
-        fixed_because=_AS_SENT,
     ),
     ConfigKey(
         "compression.lz4.level",
@@ -75,7 +71,6 @@ _KEYS: Final = (
         low=1,
         high=17,
         synonyms=_broker("compression.lz4.level"),
-        fixed_because=_AS_SENT,
     ),
     ConfigKey(
         "compression.zstd.level",
@@ -85,7 +80,6 @@ _KEYS: Final = (
         low=-131072,
         high=22,
         synonyms=_broker("compression.zstd.level"),
-        fixed_because=_AS_SENT,
     ),
     ConfigKey(
         "delete.retention.ms",

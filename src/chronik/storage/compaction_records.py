@@ -8,28 +8,19 @@ horizon (KIP-534): attribute 0x40, and the base timestamp is the time from which
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import cramjam
-
+from chronik.wire.compression import Codec, compress, packed
 from chronik.wire.record_iter import CorruptRecords, decompress
 from chronik.wire.records import (
     CODEC_MASK,
     DELETE_HORIZON_FLAG,
-    HEADER,
     HEADER_SIZE,
-    LENGTH_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
     Buffer,
-    batch_crc,
 )
 
 PACE_RECORDS = 128
 """Records between two calls of `pace`: well under a millisecond."""
-LZ4_BLOCK_BYTES = 64 * 1024
-LZ4_FRAME_HEAD = bytes.fromhex("04224d18604082")
-"""Independent blocks of 64 KiB without checksums: the only lz4 frames that Java clients read are
-those of independent blocks."""
-_LZ4_STORED = 0x80000000
 
 Pace = Callable[[], None]
 Frame = tuple[int, int, int, int, bytes | None, bool]
@@ -122,7 +113,7 @@ def rebuilt(header: BatchHeader, data: bytes, kept: Kept, horizon_ms: int | None
         max_timestamp=max_timestamp,
         record_count=len(pieces),
     )
-    return _batch(changed, compressed(header.codec, b"".join(pieces)))
+    return bytes(packed(changed, compress(Codec(header.codec), b"".join(pieces))))
 
 
 def emptied(header: BatchHeader) -> bytes:
@@ -132,14 +123,7 @@ def emptied(header: BatchHeader) -> bytes:
         base_timestamp=NO_TIMESTAMP,
         record_count=0,
     )
-    return _batch(changed, b"")
-
-
-def _batch(header: BatchHeader, records: bytes) -> bytes:
-    length = HEADER_SIZE + len(records) - LENGTH_OVERHEAD
-    batch = bytearray(HEADER.pack(*header._replace(length=length, crc=0)) + records)
-    HEADER.pack_into(batch, 0, *header._replace(length=length, crc=batch_crc(batch)))
-    return bytes(batch)
+    return bytes(packed(changed, b""))
 
 
 def _rebased(data: bytes, start: int, end: int, shift: int) -> bytes:
@@ -158,36 +142,6 @@ def _zigzag(value: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-def compressed(codec: int, data: bytes) -> bytes:
-    """The records part of a batch of that codec, in a framing every client reads."""
-    match codec:
-        case 0:
-            return data
-        case 1:
-            return bytes(cramjam.gzip.compress(data))
-        case 2:
-            return bytes(cramjam.snappy.compress_raw(data))
-        case 3:
-            return _lz4(data)
-        case 4:
-            return bytes(cramjam.zstd.compress(data))
-        case _:
-            raise CorruptRecords(f"unknown compression codec {codec}")
-
-
-def _lz4(data: bytes) -> bytes:
-    parts: list[bytes] = [LZ4_FRAME_HEAD]
-    for at in range(0, len(data), LZ4_BLOCK_BYTES):
-        block = data[at : at + LZ4_BLOCK_BYTES]
-        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
-        if len(packed) < len(block):
-            parts += (len(packed).to_bytes(4, "little"), packed)
-        else:
-            parts += ((len(block) | _LZ4_STORED).to_bytes(4, "little"), block)
-    parts.append(bytes(4))
-    return b"".join(parts)
 
 
 def judged(
