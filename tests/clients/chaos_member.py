@@ -1,4 +1,4 @@
-"""A group member as a process: `chaos_member.py LIBRARY BOOTSTRAP GROUP TOPIC FILE`.
+"""A group member as a process: `chaos_member.py LIBRARY STRATEGY BOOTSTRAP GROUP TOPIC FILE`.
 
 Appends one line `generation partition offset` to FILE per record that it processed, before it
 commits; SIGTERM makes it leave. The generation is the one of its last assignment.
@@ -19,6 +19,12 @@ SESSION_MS: Final = 1_500
 HEARTBEAT_MS: Final = 300
 POLL_INTERVAL_MS_MAX: Final = 15_000
 RECORDS_PER_COMMIT: Final = 50
+EAGER, COOPERATIVE = "roundrobin", "cooperative-sticky"
+SPEAKS: Final = {
+    EAGER: ("confluent", "kafka-python", "aiokafka"),
+    COOPERATIVE: ("confluent", "kafka-python"),
+}
+"""The libraries that know a strategy; all members of a group must."""
 
 
 class Ledger:
@@ -61,7 +67,7 @@ class GenerationLog(logging.Handler):
             self.generation = int(found[1])
 
 
-def run_confluent(bootstrap: str, group: str, topic: str, ledger: Ledger) -> None:
+def run_confluent(strategy: str, bootstrap: str, group: str, topic: str, ledger: Ledger) -> None:
     from confluent_kafka import Consumer
 
     stop, seen = Stop(), GenerationLog()
@@ -72,7 +78,7 @@ def run_confluent(bootstrap: str, group: str, topic: str, ledger: Ledger) -> Non
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
-        "partition.assignment.strategy": "roundrobin",
+        "partition.assignment.strategy": strategy,
         "session.timeout.ms": SESSION_MS,
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "max.poll.interval.ms": POLL_INTERVAL_MS_MAX,
@@ -101,15 +107,18 @@ def run_confluent(bootstrap: str, group: str, topic: str, ledger: Ledger) -> Non
     consumer.close()
 
 
-def run_kafka_python(bootstrap: str, group: str, topic: str, ledger: Ledger) -> None:
+def run_kafka_python(strategy: str, bootstrap: str, group: str, topic: str, ledger: Ledger) -> None:
     from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
     stop = Stop()
+    cooperative = strategy == COOPERATIVE
+    assignor = CooperativeStickyAssignor if cooperative else RoundRobinPartitionAssignor
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id=group,
-        partition_assignment_strategy=[RoundRobinPartitionAssignor],
+        partition_assignment_strategy=[assignor],
         session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=HEARTBEAT_MS,
         max_poll_interval_ms=POLL_INTERVAL_MS_MAX,
@@ -133,7 +142,8 @@ def run_kafka_python(bootstrap: str, group: str, topic: str, ledger: Ledger) -> 
     consumer.close(autocommit=False)
 
 
-def run_aiokafka(bootstrap: str, group: str, topic: str, ledger: Ledger) -> None:
+def run_aiokafka(strategy: str, bootstrap: str, group: str, topic: str, ledger: Ledger) -> None:
+    assert strategy == EAGER, "aiokafka has no cooperative assignor"
     asyncio.run(_run_aiokafka(bootstrap, group, topic, ledger))
 
 
@@ -197,5 +207,5 @@ LIBRARIES: Final = {
 }
 
 if __name__ == "__main__":
-    library, bootstrap, group, topic, path = sys.argv[1:]
-    LIBRARIES[library](bootstrap, group, topic, Ledger(path))
+    library, *more, path = sys.argv[1:]
+    LIBRARIES[library](*more, Ledger(path))

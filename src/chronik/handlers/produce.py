@@ -52,7 +52,7 @@ def _serve(
 ) -> None:
     answer = _Answer(broker, call, request)
     for wanted, why in damaged:
-        answer.refuse(wanted, ErrorCode.CORRUPT_MESSAGE, why)
+        answer.refuse(wanted, ErrorCode.INVALID_RECORD, why)  # the same bytes never get better
     refusal = _refusal(request)
     now_ms = broker.clock.now_ms()
     for wanted in request.partitions:
