@@ -1,7 +1,9 @@
 """Bytes to Arrow: the same records as the plain reader finds, whatever the batches look like."""
 
 import contextlib
+import random
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,6 +63,60 @@ def test_the_columns_hold_what_the_plain_reader_finds(
     at = SCHEMA.get_field_index("timestamp")
     numbers = decoded.set_column(at, "timestamp", decoded.column(at).cast("int64"))
     assert numbers.to_pylist() == expected
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1 << 32), st.booleans())
+def test_many_batches_in_one_answer_are_walked_in_step(seed: int, odd: bool) -> None:
+    chance = random.Random(seed)
+    log, offset = [], 0
+    for number in range(60):
+        count = chance.choice([1, 2, 5, 5, 5, 6, 40])
+        sizes = [chance.choice([0, 30, 60, 130, 9_000 if odd else 7_000]) for _ in range(count)]
+        many = [
+            Row(b"k" * (size % 7), chance.randbytes(size), (), size << number % 30)
+            for size in sizes
+        ]
+        if odd and number % 9 == 0:
+            many.append(Row(None, None, [("h", b"v")] * chance.randrange(100)))
+        log.append(batch(many, offset))
+        offset += len(many)
+    decoded = decode(b"".join(log), "t", 0, columns=("offset", "key", "value", "timestamp"))
+    expected = [r for one in log for r in iter_records(one)]
+    assert decoded.column("offset").to_pylist() == list(range(offset))
+    assert decoded.column("key").to_pylist() == [r.key for r in expected]
+    assert decoded.column("value").to_pylist() == [r.value for r in expected]
+    times = decoded.column("timestamp").view(pa.int64()).to_pylist()
+    assert times == [r.timestamp * 1000 for r in expected]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(batch_args, min_size=1, max_size=4), st.booleans(), st.data())
+def test_the_headers_alone_give_the_same_rows_as_the_records(
+    args: list[tuple[list[Row], int, bool]], holes: bool, data: st.DataObject
+) -> None:
+    log = log_of(args)
+    if holes:
+        log.append(batch([Row(b"a", b"1", (), 0, 3), Row(b"b", b"2", (), 0, 9)], 1_000))
+    start = data.draw(st.integers(0, 1_011))
+    end = data.draw(st.integers(start, 1_011))
+    few = ("offset", "partition", "timestampType")
+    whole = decode(b"".join(log), "t", 3, start=start, end=end)
+    pruned = decode(b"".join(log), "t", 3, start=start, end=end, columns=few)
+    assert pruned.to_pylist() == whole.select(list(few)).to_pylist()
+
+
+def test_a_count_does_not_decompress() -> None:
+    """The codec of these records is not even known."""
+    data = bytearray(batch([Row(b"k", b"v")] * 3, 5))
+    fields = list(HEADER.unpack_from(data))
+    fields[5] |= 7
+    HEADER.pack_into(data, 0, *fields)
+    fields[4] = batch_crc(data)
+    HEADER.pack_into(data, 0, *fields)
+    assert decode(bytes(data), "t", 0, columns=("partition",)).num_rows == 3
+    with pytest.raises(CorruptRecords):
+        decode(bytes(data), "t", 0)
 
 
 def test_columns_that_are_not_asked_for_are_not_made() -> None:

@@ -15,13 +15,7 @@ from typing import Final, TypeVar
 from chronik.model.errors import ErrorCode
 from chronik.wire.codec import decode, encode
 from chronik.wire.headers import read_response_header, write_request_header
-from chronik.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from chronik.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -39,8 +33,6 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
 
-FETCH_VERSION: Final = 12
-"""The last one that names topics rather than ids."""
 LIST_OFFSETS_VERSION: Final = 6
 METADATA_VERSION: Final = 9
 EARLIEST, LATEST = -2, -1
@@ -100,11 +92,20 @@ class Connection:
 
     def receive(self, answer: type[M], version: int, correlation_id: int) -> M:
         """The answer to the oldest request that has none yet."""
-        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
-        frame = self._exactly(size)
+        frame = self.receive_frame()
         found, body = read_response_header(answer.API_KEY, version, frame)
         assert found == correlation_id, "answers come in the order of the requests"
         return decode(answer, version, frame, body)
+
+    def receive_frame(self, into: bytearray | None = None) -> memoryview:
+        """The bytes of that answer, in `into` if they fit there."""
+        size_bytes = bytearray(_SIZE.size)
+        self._fill(memoryview(size_bytes))
+        (size,) = _SIZE.unpack(size_bytes)
+        buffer = bytearray(size) if into is None or len(into) < size else into
+        frame = memoryview(buffer)[:size]
+        self._fill(frame)
+        return frame
 
     def ask(self, request: Message, answer: type[M], version: int) -> M:
         """One request and its answer."""
@@ -113,16 +114,13 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def _exactly(self, size: int) -> bytes:
-        buffer = bytearray(size)
-        view = memoryview(buffer)
+    def _fill(self, view: memoryview) -> None:
         with _broken():
             while view:
                 count = self._socket.recv_into(view)
                 if not count:
                     raise ConnectionError("the broker closed the connection")
                 view = view[count:]
-        return bytes(buffer)
 
 
 @contextlib.contextmanager
@@ -270,13 +268,3 @@ def fetch_request(topic: str, partition: int, offset: int, isolation: int) -> Fe
         isolation_level=isolation,
         topics=[FetchTopic(topic=topic, partitions=[part])],
     )
-
-
-def fetched(answer: FetchResponse, topic: str, partition: int) -> PartitionData:
-    """The one partition of the answer."""
-    check(answer.error_code, f"fetch of {topic}-{partition}")
-    for one in answer.responses:
-        for part in one.partitions:
-            check(part.error_code, f"fetch of {topic}-{partition}")
-            return part
-    raise RetriableError(f"fetch of {topic}-{partition}: an empty answer")

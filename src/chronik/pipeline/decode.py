@@ -1,19 +1,22 @@
 """Record batches to Arrow, without a Python object per record.
 
-Only the record lengths are walked in Python. The other varints are read by numpy for all records
-at once, and one Arrow array is laid over the untouched bytes with the offsets [key start, key end,
-value start, value end, ...]: its elements are keys, gaps, values, gaps, and `take` copies keys and
-values out in C++. The columns are those of Spark's Kafka source.
+`varints.record_positions` finds where records begin, `fields.read_fields` where their keys and
+values lie. One Arrow array is laid over the untouched bytes with the offsets [key start, key end,
+next key start, ...]: its elements are keys and gaps, and `take` copies the keys out in C++; the
+values in the same way. Columns that nobody asked for are not made, and where the batch headers say
+all that is wanted no record is looked at. The columns are those of Spark's Kafka source.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from chronik.pipeline.fields import Fields, read_fields, sized
 from chronik.pipeline.varints import Bytes, Longs, read_varints, record_positions
 from chronik.wire.record_iter import CorruptRecords, decompress
 from chronik.wire.records import HEADER_SIZE, MAGIC, BatchHeader, Buffer, batch_crc, scan
@@ -35,7 +38,8 @@ SCHEMA = pa.schema(
 COLUMNS = tuple(SCHEMA.names)
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 _ABORT_MARKER = 0
-_NONE = np.zeros(0, np.int64)
+_OF_HEADERS = frozenset({"topic", "partition", "offset", "timestampType"})
+"""Columns that need no record where a batch has no holes."""
 _RECORD_BYTES_MIN = 6
 """Attributes, two deltas, two lengths and a count: so many records at most are in so many bytes."""
 
@@ -50,11 +54,11 @@ class Aborted:
 
 @dataclass(slots=True)
 class _Body:
-    """The uncompressed records of the batches that are wanted, one after the other."""
+    """The uncompressed records of the batches that are wanted, and where they lie in `data`."""
 
-    data: bytes
-    positions: list[Longs] = field(default_factory=list)
-    batches: list[BatchHeader] = field(default_factory=list)
+    data: Buffer
+    starts: list[int]
+    ends: list[int]
 
 
 def decode(
@@ -72,9 +76,13 @@ def decode(
     Control batches are skipped, and so is the data of the `aborted` transactions. A batch whose CRC
     is wrong raises `CorruptRecords`.
     """
-    wanted = _readable(_within(data, start, end), data, aborted)
-    body = _body(data, wanted)
-    return _columns(body, topic, partition, start, end, columns)
+    batches = list(_readable(_within(data, start, end), data, aborted))
+    headers = [header for _, header in batches]
+    if _OF_HEADERS.issuperset(columns) and all(map(_is_dense, headers)):
+        rows = _from_headers(headers, start, end)
+    else:
+        rows = _from_records(_body(data, batches), headers, start, end)
+    return rows.batch(topic, partition, columns)
 
 
 def next_offset(data: Buffer, default: int) -> int:
@@ -137,123 +145,111 @@ def _marker(data: Buffer, position: int, header: BatchHeader) -> int:
     return int.from_bytes(body[int(at[0]) + 2 : int(at[0]) + 4], "big")
 
 
-def _body(data: Buffer, batches: Iterable[tuple[int, BatchHeader]]) -> _Body:
-    found = list(batches)
-    if all(header.codec == 0 for _, header in found):
-        body = _Body(data if isinstance(data, bytes) else bytes(data))
-        for position, header in found:
-            _walk(body, header, position + HEADER_SIZE, position + header.size)
-        return body
-    parts = [decompress(h.codec, data[p + HEADER_SIZE : p + h.size]) for p, h in found]
-    body = _Body(b"".join(parts))
-    at = 0
-    for (_, header), part in zip(found, parts, strict=True):
-        _walk(body, header, at, at + len(part))
-        at += len(part)
-    return body
+def _body(data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> _Body:
+    if all(header.codec == 0 for _, header in batches):
+        starts = [position + HEADER_SIZE for position, _ in batches]
+        return _Body(data, starts, [position + header.size for position, header in batches])
+    parts = [decompress(h.codec, data[p + HEADER_SIZE : p + h.size]) for p, h in batches]
+    ends = list(accumulate(map(len, parts)))
+    return _Body(b"".join(parts), [0, *ends[:-1]], ends)
 
 
-def _walk(body: _Body, header: BatchHeader, position: int, end: int) -> None:
-    array = np.frombuffer(body.data, np.uint8)
-    body.positions.append(record_positions(body.data, array, position, end, header.record_count))
-    body.batches.append(header)
-
-
-# -- columns
+# -- rows
 
 
 @dataclass(slots=True)
-class _Fields:
-    """Positions of the fields of each record, and the values of its numbers."""
+class _Rows:
+    """The numbers of each record, and its fields if they were read."""
 
     offset: Longs
-    timestamp_ms: Longs
     timestamp_type: npt.NDArray[np.int32]
-    key_start: Longs
-    key_size: Longs
-    value_start: Longs
-    value_size: Longs
-    headers: Longs
-    """Position of the first header, after the count."""
-    header_count: Longs
-    end: Longs
+    timestamp_ms: Longs | None = None
+    fields: Fields | None = None
+    data: Buffer = b""
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> "_Fields":
-        """Some of the records."""
-        if keep.all():
-            return self
-        return _Fields(*(getattr(self, name)[keep] for name in _Fields.__slots__))
+    def batch(self, topic: str, partition: int, columns: Sequence[str]) -> pa.RecordBatch:
+        """The columns as Arrow."""
+        count = len(self.offset)
+        makers: dict[str, Callable[[], Any]] = {
+            "key": self._keys,
+            "value": self._values,
+            "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
+            "partition": lambda: pa.array(np.full(count, partition, np.int32)),
+            "offset": lambda: pa.array(self.offset),
+            "timestamp": self._timestamps,
+            "timestampType": lambda: pa.array(self.timestamp_type),
+            "headers": self._headers,
+        }
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        return pa.record_batch([makers[name]() for name in columns], schema=schema)
 
+    def _timestamps(self) -> Any:
+        assert self.timestamp_ms is not None
+        return pa.array(self.timestamp_ms * 1000).view(SCHEMA.field("timestamp").type)
 
-def _columns(
-    body: _Body, topic: str, partition: int, start: int, end: int, columns: Sequence[str]
-) -> pa.RecordBatch:
-    data = np.frombuffer(body.data, np.uint8)
-    fields = _fields(data, body)
-    fields = fields.where((fields.offset >= start) & (fields.offset < end))
-    rows = len(fields.offset)
-    makers: dict[str, Callable[[], Any]] = {
-        "key": lambda: _binary(body.data, fields, 0),
-        "value": lambda: _binary(body.data, fields, 2),
-        "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), rows),
-        "partition": lambda: pa.array(np.full(rows, partition, np.int32)),
-        "offset": lambda: pa.array(fields.offset),
-        "timestamp": lambda: pa.array(fields.timestamp_ms * 1000).cast(SCHEMA.field(5).type),
-        "timestampType": lambda: pa.array(fields.timestamp_type),
-        "headers": lambda: _headers(data, body.data, fields),
-    }
-    schema = pa.schema([SCHEMA.field(name) for name in columns])
-    return pa.record_batch([makers[name]() for name in columns], schema=schema)
+    def _keys(self) -> Any:
+        assert self.fields is not None
+        return _binary(self.data, self.fields.key_start, self.fields.key_size)
 
+    def _values(self) -> Any:
+        assert self.fields is not None
+        return _binary(self.data, self.fields.value_start, self.fields.value_size)
 
-def _fields(data: Bytes, body: _Body) -> _Fields:
-    counts = [header.record_count for header in body.batches]
-    length, starts = read_varints(data, np.concatenate([_NONE, *body.positions]))
-    ends = starts + length
-    timestamp_delta, at = read_varints(data, starts + 1)
-    offset_delta, at = read_varints(data, at)
-    key_size, key_start = read_varints(data, at)
-    value_size, value_start = read_varints(data, key_start + _sized(key_size))
-    header_count, headers = read_varints(data, value_start + _sized(value_size))
-    fields = _Fields(
-        _each([h.base_offset for h in body.batches], counts) + offset_delta,
-        _timestamps(body.batches, counts, timestamp_delta),
-        _each([int(h.is_log_append_time) for h in body.batches], counts).astype(np.int32),
-        key_start,
-        key_size,
-        value_start,
-        value_size,
-        headers,
-        header_count,
-        ends,
-    )
-    _check_fields(fields)
-    return fields
+    def _headers(self) -> Any:
+        assert self.fields is not None
+        if not self.fields.header_count.any():
+            return pa.nulls(len(self.offset), HEADERS)
+        return _headers(np.frombuffer(self.data, np.uint8), self.data, self.fields)
 
 
-def _check_fields(fields: _Fields) -> None:
-    bad = (
-        (fields.headers > fields.end) | (fields.header_count < 0) | (fields.end < fields.key_start)
-    )
-    bad |= (fields.header_count == 0) & (fields.headers != fields.end)
-    bad |= fields.header_count * 2 > fields.end - fields.headers
-    if bad.any():
-        offset = int(fields.offset[np.argmax(bad)])
-        raise CorruptRecords(f"the fields of the record at offset {offset} do not fit its length")
+def _is_dense(header: BatchHeader) -> bool:
+    """Is there a record for each of the batch's offsets? Then the offsets are known without it."""
+    return header.record_count == header.last_offset_delta + 1
 
 
-def _sized(sizes: Longs) -> Longs:
-    """Bytes that a nullable field takes: -1 stands for null, which takes none."""
-    if len(sizes) and int(sizes.min()) < -1:
-        raise CorruptRecords("a field of negative length")
-    return np.maximum(sizes, 0)
+def _from_headers(batches: Sequence[BatchHeader], start: int, end: int) -> _Rows:
+    """Nothing is decoded, nor even decompressed: what the batch headers say is enough."""
+    firsts = np.array([max(start, one.base_offset) for one in batches], np.int64)
+    lasts = np.array([min(end, one.next_offset) for one in batches], np.int64)
+    counts = np.maximum(lasts - firsts, 0)
+    before = np.cumsum(counts) - counts
+    offset = np.arange(int(counts.sum()), dtype=np.int64) + np.repeat(firsts - before, counts)
+    return _Rows(offset, _timestamp_types(batches, counts))
 
 
-def _each(values: list[int], counts: list[int]) -> Longs:
+def _from_records(body: _Body, batches: Sequence[BatchHeader], start: int, end: int) -> _Rows:
+    array = np.frombuffer(body.data, np.uint8)
+    counts = np.array([one.record_count for one in batches], np.int64)
+    positions = record_positions(array, body.starts, body.ends, counts.tolist())
+    ends = np.append(positions[1:], 0)
+    filled = counts > 0
+    ends[np.cumsum(counts)[filled] - 1] = np.array(body.ends, np.int64)[filled]
+    fields = read_fields(array, positions, ends)
+    offset = _each([one.base_offset for one in batches], counts) + fields.offset_delta
+    timestamp = _timestamps(batches, counts, fields.timestamp_delta)
+    rows = _Rows(offset, _timestamp_types(batches, counts), timestamp, fields, body.data)
+    if any(one.base_offset < start or one.next_offset > end for one in batches):
+        return _cut(rows, (offset >= start) & (offset < end))
+    return rows
+
+
+def _cut(rows: _Rows, keep: npt.NDArray[np.bool_]) -> _Rows:
+    assert rows.fields is not None
+    assert rows.timestamp_ms is not None
+    kept = rows.fields.where(keep)
+    times, types = rows.timestamp_ms[keep], rows.timestamp_type[keep]
+    return _Rows(rows.offset[keep], types, times, kept, rows.data)
+
+
+def _each(values: Sequence[int], counts: Longs) -> Longs:
     return np.repeat(np.array(values, np.int64), counts)
 
 
-def _timestamps(batches: list[BatchHeader], counts: list[int], delta: Longs) -> Longs:
+def _timestamp_types(batches: Sequence[BatchHeader], counts: Longs) -> npt.NDArray[np.int32]:
+    return _each([int(one.is_log_append_time) for one in batches], counts).astype(np.int32)
+
+
+def _timestamps(batches: Sequence[BatchHeader], counts: Longs, delta: Longs) -> Longs:
     base = [h.max_timestamp if h.is_log_append_time else h.base_timestamp for h in batches]
     factor = [0 if h.is_log_append_time else 1 for h in batches]
     if all(factor):
@@ -261,30 +257,33 @@ def _timestamps(batches: list[BatchHeader], counts: list[int], delta: Longs) -> 
     return _each(base, counts) + _each(factor, counts) * delta
 
 
-def _binary(data: bytes, fields: _Fields, which: int) -> Any:
-    """Keys (0) or values (2) as one Arrow array."""
-    rows = len(fields.offset)
-    edges = np.empty(4 * rows + 1, np.int32)
-    edges[0:-1:4] = fields.key_start
-    edges[1:-1:4] = fields.key_start + np.maximum(fields.key_size, 0)
-    edges[2:-1:4] = fields.value_start
-    edges[3:-1:4] = fields.value_start + np.maximum(fields.value_size, 0)
-    edges[-1] = edges[-2] if rows else 0
-    sizes = fields.key_size if which == 0 else fields.value_size
-    return _take(data, edges, np.arange(rows, dtype=np.int64) * 4 + which, sizes < 0)
+# -- columns of bytes
+
+
+def _binary(data: Buffer, start: Longs, size: Longs) -> Any:
+    """The fields at these places as one Arrow array."""
+    edges = np.empty((len(start), 2), np.int32)
+    edges[:, 0] = start
+    np.add(start, np.maximum(size, 0), out=edges[:, 1], casting="unsafe")
+    return _take(data, edges.ravel(), 2, size < 0)
 
 
 def _take(
-    data: bytes, edges: npt.NDArray[np.int32], index: Longs, absent: npt.NDArray[np.bool_]
+    data: Buffer, edges: npt.NDArray[np.int32], step: int, absent: npt.NDArray[np.bool_]
 ) -> Any:
+    """Every `step`th of the elements between the edges, copied out in C++."""
+    rows = len(absent)
+    if not rows:
+        return pa.array([], pa.binary())
     view: Any = edges
     buffers = [None, pa.py_buffer(view), pa.py_buffer(data)]
     laid = pa.Array.from_buffers(pa.binary(), len(edges) - 1, buffers)
+    index = np.arange(0, rows * step, step, dtype=np.int32)
     wanted: Any = pa.array(index, mask=absent if absent.any() else None)
     return laid.take(wanted)
 
 
-def _headers(data: Bytes, raw: bytes, fields: _Fields) -> Any:
+def _headers(data: Bytes, raw: Buffer, fields: Fields) -> Any:
     """The headers column; null for a record that has none, as in Spark's Kafka source."""
     counts = fields.header_count
     edges = np.zeros(len(counts) + 1, np.int32)
@@ -309,23 +308,17 @@ def _header(data: Bytes, at: Longs, end: Longs) -> tuple[Longs, Longs]:
     if (name_size < 0).any():
         raise CorruptRecords("a header without a name")
     value_size, value = read_varints(data, name + name_size)
-    after = value + _sized(value_size)
+    after = value + sized(value_size)
     if (after > end).any():
         raise CorruptRecords("a header reaches beyond its record")
     return np.stack([name, name_size, value, value_size], axis=1), after
 
 
 def _header_lists(
-    raw: bytes, edges: npt.NDArray[np.int32], spans: Longs, none: npt.NDArray[np.bool_]
+    raw: Buffer, edges: npt.NDArray[np.int32], spans: Longs, none: npt.NDArray[np.bool_]
 ) -> Any:
-    count = len(spans)
-    laid = np.empty(4 * count + 1, np.int32)
-    laid[0:-1:4], laid[1:-1:4] = spans[:, 0], spans[:, 0] + spans[:, 1]
-    laid[2:-1:4], laid[3:-1:4] = spans[:, 2], spans[:, 2] + np.maximum(spans[:, 3], 0)
-    laid[-1] = laid[-2] if count else 0
-    index = np.arange(count, dtype=np.int64) * 4
-    names = _take(raw, laid, index, spans[:, 1] < 0)
-    values = _take(raw, laid, index + 2, spans[:, 3] < 0)
+    names = _binary(raw, spans[:, 0], spans[:, 1])
+    values = _binary(raw, spans[:, 2], spans[:, 3])
     try:
         texts = names.cast(pa.string())
     except pa.ArrowInvalid as error:

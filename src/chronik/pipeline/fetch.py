@@ -6,17 +6,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from chronik.pipeline.client import (
-    FETCH_VERSION,
     READ_UNCOMMITTED,
     Cluster,
     Connection,
     OffsetOutOfRange,
     RetriableError,
+    check,
     fetch_request,
-    fetched,
 )
-from chronik.pipeline.decode import COLUMNS, Aborted, decode, next_offset
-from chronik.wire.messages.fetch import FetchResponse, PartitionData
+from chronik.pipeline.decode import COLUMNS, decode, next_offset
+from chronik.pipeline.fetch_answer import VERSION, FetchAnswer, read_answer
 
 ROWS_MAX = 65_536
 """Rows of one Arrow batch: what Spark takes fastest."""
@@ -50,17 +49,14 @@ def read_range(
     """The records of the range, in the order of their offsets, at most `ROWS_MAX` in one batch."""
     with Cluster(bootstrap) as cluster:
         for offset, data in _answers(cluster, wanted, isolation):
-            aborted = [
-                Aborted(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()
-            ]
             rows = decode(
-                data.records or b"",
+                data.records,
                 wanted.topic,
                 wanted.partition,
                 start=offset,
                 end=wanted.end,
                 columns=columns,
-                aborted=aborted,
+                aborted=data.aborted,
             )
             for first in range(0, rows.num_rows, ROWS_MAX):
                 yield rows.slice(first, ROWS_MAX)
@@ -68,7 +64,7 @@ def read_range(
 
 def _answers(
     cluster: Cluster, wanted: OffsetRange, isolation: int
-) -> Iterator[tuple[int, PartitionData]]:
+) -> Iterator[tuple[int, FetchAnswer]]:
     """(offset asked for, answer) until the range is covered.
 
     The request for what follows is sent before an answer is handed out, so that the broker works
@@ -79,7 +75,7 @@ def _answers(
     reader.ask(offset)
     while offset < wanted.end:
         data = reader.answer(offset)
-        following = next_offset(data.records or b"", offset)
+        following = next_offset(data.records, offset)
         empty = 0 if following > offset else empty + 1
         if empty > EMPTY_ANSWERS_MAX:
             raise RetriableError(f"{wanted}: nothing to read at offset {offset}")
@@ -96,6 +92,8 @@ class _Reader:
     def __init__(self, cluster: Cluster, wanted: OffsetRange, isolation: int) -> None:
         self._cluster, self._wanted, self._isolation = cluster, wanted, isolation
         self._asked: tuple[Connection, int] | None = None
+        # One buffer for all answers: fresh memory for each costs more than the copy into it.
+        self._buffer = bytearray()
 
     def ask(self, offset: int) -> None:
         """Sends a request; where that fails `answer` does it again."""
@@ -104,7 +102,7 @@ class _Reader:
         except RetriableError:
             self._asked = None
 
-    def answer(self, offset: int) -> PartitionData:
+    def answer(self, offset: int) -> FetchAnswer:
         """The answer to the request, or to a repetition of it."""
         try:
             return self._cluster.retrying(lambda: self._receive(offset))
@@ -118,10 +116,17 @@ class _Reader:
         topic, partition = self._wanted.topic, self._wanted.partition
         connection = self._cluster.leader((topic, partition))
         request = fetch_request(topic, partition, offset, self._isolation)
-        return connection, connection.send(request, FETCH_VERSION)
+        return connection, connection.send(request, VERSION)
 
-    def _receive(self, offset: int) -> PartitionData:
+    def _receive(self, offset: int) -> FetchAnswer:
         connection, number = self._asked or self._send(offset)
         self._asked = None  # an error on the way must not be waited for again
-        answer = connection.receive(FetchResponse, FETCH_VERSION, number)
-        return fetched(answer, self._wanted.topic, self._wanted.partition)
+        frame = connection.receive_frame(self._buffer)
+        assert isinstance(frame.obj, bytearray)
+        self._buffer = frame.obj
+        answer = read_answer(frame, number)
+        about = f"fetch of {self._wanted.topic}-{self._wanted.partition}"
+        check(answer.error_code, about)
+        if not answer.found:
+            raise RetriableError(f"{about}: an empty answer")
+        return answer
