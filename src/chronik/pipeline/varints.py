@@ -14,7 +14,7 @@ Longs = npt.NDArray[np.int64]
 VARINT_BYTES_MAX = 10
 _NONE = np.zeros(0, np.int64)
 _BATCHES_MIN = 24
-"""So many batches are worth a step of numpy per record; fewer are walked one by one."""
+"""So many batches on average are worth a step of numpy; fewer are walked one by one."""
 
 
 def read_varints(data: Bytes, positions: Longs) -> tuple[Longs, Longs]:
@@ -56,17 +56,14 @@ def record_positions(
     """Where each record begins, its length included; batch i fills the bytes up to ends[i].
 
     Batches do not depend on each other, so many of them are walked in step, one record of each at a
-    time. Only batches that differ much from the others, and few ones, are walked in Python.
+    time. Few ones are walked in Python.
     """
-    found: list[Longs | None] = [None] * len(starts)
-    for index, positions in _in_step(array, starts, ends, counts):
-        found[index] = positions
-    raw = None
-    for index, known in enumerate(found):
-        if known is None:
-            raw = array.tobytes() if raw is None else raw  # bytes are indexed fastest
-            found[index] = _walked(raw, array, starts[index], ends[index], counts[index])
-    return np.concatenate([_NONE, *(one for one in found if one is not None)])
+    stepped = _in_step(array, starts, ends, counts)
+    if stepped is not None:
+        return stepped
+    raw = array.tobytes()  # bytes are indexed fastest
+    walked = [_walked(raw, array, *one) for one in zip(starts, ends, counts, strict=True)]
+    return np.concatenate([_NONE, *walked])
 
 
 def _advances() -> Longs:
@@ -82,48 +79,47 @@ _ADVANCES = _advances()
 
 def _in_step(
     array: Bytes, starts: Sequence[int], ends: Sequence[int], counts: Sequence[int]
-) -> list[tuple[int, Longs]]:
-    """(batch, positions) of the batches for which lengths of one or two bytes turn out right."""
-    if len(starts) < _BATCHES_MIN:
-        return []
+) -> Longs | None:
+    """None where few batches, or a length of more than two bytes, make the other way better."""
     sizes = np.array(counts, np.int64)
-    # The matrix below is as high as the largest batch: one giant must not make it huge.
-    chosen = np.flatnonzero((sizes > 0) & (sizes <= 2 * int(np.median(sizes))))
-    chosen = chosen[np.argsort(-sizes[chosen], kind="stable")]
-    if len(chosen) < _BATCHES_MIN:
-        return []
-    matrix = _matrix(array, np.array(starts, np.int64)[chosen], sizes[chosen])
-    if matrix is None:
-        return []
-    found = []
-    for column, index in enumerate(chosen.tolist()):
-        positions = matrix[: counts[index] + 1, column]
-        if _are_short(array, positions, ends[index]):
-            found.append((index, positions[:-1]))
+    total, steps = int(sizes.sum()), int(sizes.max(initial=0))
+    if total < _BATCHES_MIN * max(steps, 1):
+        return None
+    try:
+        found = _stepped(array, np.array(starts, np.int64), sizes, total)
+        last = found[np.cumsum(sizes)[sizes > 0] - 1]
+        reached = last + _ADVANCES[_pairs(array)[last]]
+    except IndexError:  # a length points out of the bytes
+        return None
+    if (reached != np.array(ends, np.int64)[sizes > 0]).any() or 0 in counts:
+        return None
+    return found if _are_short(array, found) else None
+
+
+def _stepped(array: Bytes, starts: Longs, sizes: Longs, total: int) -> Longs:
+    """Row by row: the first records of all batches, then the second ones."""
+    order = np.argsort(-sizes, kind="stable")
+    into = (np.cumsum(sizes) - sizes)[order]
+    # Batches are sorted by size: those that still have a record are the first ones.
+    left = np.searchsorted(-sizes[order], -np.arange(int(sizes.max())), side="left")
+    pairs, at = _pairs(array), starts[order]
+    found = np.empty(total, np.int64)
+    for row, count in enumerate(left.tolist()):
+        at = at[:count]
+        found[into[:count] + row] = at
+        at = at + _ADVANCES[pairs[at]]
     return found
 
 
-def _matrix(array: Bytes, starts: Longs, sizes: Longs) -> Longs | None:
-    """One column per batch; None where a length points out of the bytes."""
-    words = np.ndarray((len(array) - 1,), "<u2", array, strides=(1,))
-    # Batches are sorted by size: those that still have a record are the first ones.
-    active = len(sizes) - np.searchsorted(sizes[::-1], np.arange(sizes[0]), side="right")
-    matrix = np.empty((int(sizes[0]) + 1, len(starts)), np.int64)
-    at = matrix[0]
-    at[:] = starts
-    try:
-        for row, count in enumerate(active.tolist(), 1):
-            at = at[:count]
-            matrix[row, :count] = at = at + _ADVANCES[words[at]]
-    except IndexError:
-        return None
-    return matrix
+def _pairs(array: Bytes) -> npt.NDArray[np.uint16]:
+    """Each byte with the one after it."""
+    return np.ndarray((len(array) - 1,), "<u2", array, strides=(1,))
 
 
 def _walked(data: bytes, array: Bytes, position: int, end: int, count: int) -> Longs:
     """One batch, tried with lengths of one or two bytes (records of less than 8 KiB)."""
     found = np.array(_short_lengths(data, position, count), np.int64)
-    if not _are_short(array, found, end):
+    if not len(found) or found[-1] != end or not _are_short(array, found[:-1]):
         found = np.array(_any_lengths(data, position, count), np.int64)
     if found[-1] != end:
         raise CorruptRecords(f"{count} records end at byte {found[-1]}, the batch at {end}")
@@ -146,11 +142,8 @@ def _short_lengths(data: bytes, at: int, count: int) -> list[int]:
         return []
 
 
-def _are_short(array: Bytes, found: Longs, end: int) -> bool:
+def _are_short(array: Bytes, starts: Longs) -> bool:
     """Has no length more than two bytes?"""
-    if len(found) < 2 or found[-1] != end:
-        return False
-    starts = found[:-1]
     seconds = np.minimum(starts + 1, len(array) - 1)
     return not (array[starts] & array[seconds] & 0x80).any()
 
