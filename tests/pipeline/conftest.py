@@ -3,12 +3,16 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.pipeline.kit import Log
 
 import chronik
+
+CONNECTOR = Path(__file__).parents[2] / ".peers" / "spark-kafka"
+"""Spark's own Kafka connector, where bench/spark-kafka.sh has put it; tests fetch nothing."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,6 +48,9 @@ def spark() -> Iterator[Any]:
     from chronik.pipeline.session import session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    running = session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    conf = {"spark.sql.shuffle.partitions": "2"}
+    if jars := sorted(map(str, CONNECTOR.glob("*.jar"))):
+        conf["spark.jars"] = ",".join(jars)
+    running = session("local[2]", conf=conf)
     yield running
     running.stop()
