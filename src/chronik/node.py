@@ -7,6 +7,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from chronik.broker.commit import GroupCommit
 from chronik.broker.controller import Controller
 from chronik.broker.coordinators import Coordinators
 from chronik.broker.disk import Disk
+from chronik.broker.evidence import trace_controller
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.first_start import FirstStart
 from chronik.broker.forwarding import Forwarding
@@ -148,6 +150,7 @@ class Node:
         tracer = self._trace.tracer
         commit = GroupCommit(self._loop, self._disk, self._clock)
         controller = self._build_controller()
+        controller.watch_leader(partial(trace_controller, tracer))
         partitions = Partitions(
             Parts(
                 node_id=self.settings.node_id,
@@ -187,7 +190,7 @@ class Node:
             recompression=Recompression(self._loop, partitions),
             isr=IsrKeeper(self.settings.node_id, controller, partitions, self._clock),
             peers=self._peers,
-            forwarding=Forwarding(self._peers, self.metrics),
+            forwarding=Forwarding(self._peers, self.metrics, tracer, partitions.name_of),
             tasks=self._tasks,
             listener_name=LISTENER,
         )
@@ -249,8 +252,10 @@ class Node:
         self._lifecycle = Lifecycle(
             self.settings.node_id,
             controller,
+            self._peers,
             self._endpoints(),
             self.settings.rack,
+            self._data_dir.directory_id,
         )
         # Registered, this node has the whole image: only now can it tell its logs from strays.
         await self._lifecycle.register()

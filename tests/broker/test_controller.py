@@ -46,6 +46,9 @@ class Others:
     def set_address(self, node_id: int, host: str, port: int) -> None:
         """Addresses do not matter here."""
 
+    def refuses(self, node_id: int) -> bool:
+        return False
+
     def post(self, message: Message) -> None:
         if self.cut:
             return

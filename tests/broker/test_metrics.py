@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from chronik.broker.clock import SystemClock
 from chronik.broker.exposition import PARTITION_SERIES_MAX, render
-from chronik.broker.metrics import LATENCY_BOUNDS_US, Latency, Metrics, Stalls
+from chronik.broker.metrics import CLIENTS_MAX, LATENCY_BOUNDS_US, Latency, Metrics, Stalls
 from chronik.broker.status import HISTORY_SECONDS, History, PartitionStatus, Rates, Totals
 from chronik.broker.watch import LoopWatch
 from chronik.model.errors import ErrorCode
@@ -114,8 +114,9 @@ def test_what_the_node_registers_is_exported() -> None:
     metrics.providers.commit_disk_us = lambda: 2_500_000
     metrics.providers.trace_dropped = lambda: 4
     metrics.count_rejected("Produce", ErrorCode.MESSAGE_TOO_LARGE)
-    metrics.count_forwarded("Fetch")
-    metrics.count_forwarded("Fetch")
+    metrics.count_forwarded("Fetch", "app")
+    metrics.count_forwarded("Fetch", "app")
+    metrics.count_not_leader("Produce", None)
     metrics.stalls.observe_us(70_000)
     found = export(metrics)
     assert found["kafka_server_socketservermetrics_connection_count", ()] == 12
@@ -124,9 +125,19 @@ def test_what_the_node_registers_is_exported() -> None:
     assert found["chronik_trace_dropped_events_total", ()] == 4
     error = (("error", "MESSAGE_TOO_LARGE"), ("request", "Produce"))
     assert found["chronik_rejected_partitions_total", error] == 1
-    assert found["chronik_forwarded_requests_total", (("request", "Fetch"),)] == 2
+    assert found["chronik_forwarded_requests_total", (("client", "app"), ("request", "Fetch"))] == 2
+    nameless = (("client", ""), ("request", "Produce"))
+    assert found["chronik_not_leader_requests_total", nameless] == 1
     assert found["chronik_event_loop_stall_seconds_count", ()] == 1
     assert found["chronik_event_loop_stall_seconds_sum", ()] == 0.07
+
+
+def test_client_names_cannot_fill_the_memory() -> None:
+    metrics = Metrics(1)
+    for number in range(3 * CLIENTS_MAX):
+        metrics.count_forwarded("Produce", f"client-{number}")
+    assert len(metrics.forwarded.counts) <= CLIENTS_MAX + 1
+    assert metrics.forwarded.total("Produce") == 3 * CLIENTS_MAX
 
 
 def test_every_metric_has_help() -> None:

@@ -51,16 +51,17 @@ class World:
         check_monotonic(before, self.image)
         return decision.result
 
-    def register(self, broker: int, rack: str | None = None) -> int:
+    def register(self, broker: int, rack: str | None = None, disk: bytes = b"") -> int:
         self.started += 1
         address = Endpoint("PLAINTEXT", f"host{broker}", 9092)
         incarnation = self.started.to_bytes(16, "big")
-        result = self.do(RegisterBroker(broker, incarnation, (address,), rack))
+        command = RegisterBroker(broker, incarnation, (address,), rack, directory_id=disk)
+        result = self.do(command)
         assert not result.error.failed, result
         return result.epoch
 
-    def join(self, broker: int, rack: str | None = None) -> int:
-        epoch = self.register(broker, rack)
+    def join(self, broker: int, rack: str | None = None, disk: bytes = b"") -> int:
+        epoch = self.register(broker, rack, disk)
         assert not self.do(BrokerHeartbeat(broker, epoch)).fenced
         return epoch
 

@@ -99,6 +99,9 @@ class Controller:
         self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
         self._image_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._leader_waiters: set[asyncio.Future[None]] = set()
+        self._leader_watchers: list[Callable[[int, int], None]] = []
+        self._leader_heard: tuple[int, float] | None = None
+        """The node that led last, and when a message of it came last."""
         self.is_returning = False
         """True for a voter that lost its disk, until it has caught up: see `first_start`."""
         self._loop = asyncio.get_running_loop()
@@ -135,6 +138,10 @@ class Controller:
     def subscribe(self, subscriber: Subscriber) -> None:
         """Every change of the image from now on; read `image` for what was before."""
         self._subscribers.append(subscriber)
+
+    def watch_leader(self, watcher: Callable[[int, int], None]) -> None:
+        """Has the watcher called with leader and term whenever one of them changes."""
+        self._leader_watchers.append(watcher)
 
     async def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Reads the log back and takes part; a single voter leads when this returns."""
@@ -311,7 +318,10 @@ class Controller:
 
     def serve_message(self, data: memoryview) -> None:
         """Takes a Raft message."""
-        self._raft.step(decode_message(data))
+        message = decode_message(data)
+        self._raft.step(message)
+        if message.sender == self._raft.leader:
+            self._leader_heard = (message.sender, self._loop.time())
         self._work.set()
 
     async def hand_over(self, timeout_s: float, target: int | None = None) -> None:
@@ -390,11 +400,16 @@ class Controller:
             await asyncio.wait((self._saving,))
 
     def _role_changed(self) -> None:
+        for watcher in self._leader_watchers:
+            watcher(self.leader_id, self._raft.term)
         for changed in self._leader_waiters:
             if not changed.done():
                 changed.set_result(None)
         if self._raft.role is Role.LEADER:
             self.sessions.restart(self.image.brokers, self._loop.time())
+            if self._leader_heard is not None:
+                # Its silence is why there was an election: it began before this one's end.
+                self.sessions.heard_at(*self._leader_heard)
             log.info("leads the metadata log in term %d", self._raft.term)
 
     def _apply(self, ready: Ready) -> None:

@@ -110,14 +110,19 @@ def _refusals(metrics: Metrics) -> Iterator[Metric]:
     )
     for (request, code), count in list(metrics.rejected.items()):
         rejected.add_metric([request, _error_name(code)], count)
-    forwarded = CounterMetricFamily(
-        "chronik_forwarded_requests",
-        "Requests sent on to the partition's leader.",
-        labels=["request"],
-    )
-    for request, count in list(metrics.forwarded.items()):
-        forwarded.add_metric([request], count)
-    yield from (rejected, forwarded)
+    yield rejected
+    yield from _by_client(metrics)
+
+
+def _by_client(metrics: Metrics) -> Iterator[Metric]:
+    for name, text, counted in (
+        ("forwarded", "Requests sent on to the partition's leader.", metrics.forwarded),
+        ("not_leader", "Requests answered with NOT_LEADER_OR_FOLLOWER.", metrics.not_leader),
+    ):
+        family = CounterMetricFamily(f"chronik_{name}_requests", text, labels=["request", "client"])
+        for (request, client), count in list(counted.counts.items()):
+            family.add_metric([request, client], count)
+        yield family
 
 
 def _partitions(metrics: Metrics, partitions: list[PartitionStatus]) -> Iterator[Metric]:

@@ -4,8 +4,12 @@ A forwarded request is never forwarded again: where the metadata of two nodes di
 the client is told NOT_LEADER_OR_FOLLOWER and asks anew.
 """
 
+from collections.abc import Callable
+
+from chronik.broker.evidence import trace_forwarded
 from chronik.broker.metrics import Metrics
 from chronik.broker.peering import Peers, PeerUnavailableError
+from chronik.trace.tracer import Tracer
 from chronik.wire.apis import ApiKey
 from chronik.wire.codec import WireError, decode, encode
 from chronik.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -20,13 +24,25 @@ MARGIN_S = 1.0
 class Forwarding:
     """Asks other nodes on behalf of a client."""
 
-    def __init__(self, peers: Peers, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        metrics: Metrics,
+        tracer: Tracer,
+        name_of: Callable[[str | None, bytes | None], str | None],
+    ) -> None:
         self._peers = peers
         self._metrics = metrics
+        self._tracer = tracer
+        self._name_of = name_of
 
-    async def produce(self, leader: int, request: ProduceRequest) -> ProduceResponse | None:
+    async def produce(
+        self, leader: int, request: ProduceRequest, client_id: str | None
+    ) -> ProduceResponse | None:
         """The leader's answer; None where there is none, and nobody knows what became of it."""
-        self._metrics.count_forwarded("Produce")
+        self._metrics.count_forwarded("Produce", client_id)
+        if self._tracer.on:
+            self._trace_produce(leader, request, client_id)
         timeout_s = request.timeout_ms / 1000 + MARGIN_S
         try:
             body = encode(request, PRODUCE_VERSION)
@@ -38,10 +54,13 @@ class Forwarding:
             return None
 
     async def list_offsets(
-        self, leader: int, request: ListOffsetsRequest
+        self, leader: int, request: ListOffsetsRequest, client_id: str | None
     ) -> ListOffsetsResponse | None:
         """The leader's answer, or None."""
-        self._metrics.count_forwarded("ListOffsets")
+        self._metrics.count_forwarded("ListOffsets", client_id)
+        for topic in request.topics:
+            for one in topic.partitions:
+                trace_forwarded(self._tracer, topic.name, one.partition_index, leader, 0, client_id)
         try:
             body = encode(request, LIST_OFFSETS_VERSION)
             answer = await self._peers.call(
@@ -50,3 +69,10 @@ class Forwarding:
             return decode(ListOffsetsResponse, LIST_OFFSETS_VERSION, answer)
         except (PeerUnavailableError, WireError):
             return None
+
+    def _trace_produce(self, leader: int, request: ProduceRequest, client_id: str | None) -> None:
+        for topic in request.topic_data:
+            name = self._name_of(None, topic.topic_id)
+            for one in topic.partition_data:
+                size = len(one.records or b"")
+                trace_forwarded(self._tracer, name, one.index, leader, size, client_id)

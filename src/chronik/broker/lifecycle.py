@@ -5,12 +5,13 @@ import logging
 import secrets
 
 from chronik.broker.controller import Controller, ControllerUnavailableError
+from chronik.broker.peering import Peers
 from chronik.cluster.commands import BrokerHeartbeat, CreateCluster, FenceBroker, RegisterBroker
 from chronik.cluster.image import Endpoint
 from chronik.model.errors import ErrorCode
 
-HEARTBEAT_S = 0.5
-WATCH_S = 0.2
+HEARTBEAT_S = 0.25
+WATCH_S = 0.1
 _REGISTER_AGAIN = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 """Registered anew elsewhere, or unregistered by an administrator while alive."""
 
@@ -24,13 +25,17 @@ class Lifecycle:
         self,
         node_id: int,
         controller: Controller,
+        peers: Peers,
         endpoints: tuple[Endpoint, ...],
         rack: str | None,
+        directory_id: bytes,
     ) -> None:
         self._node_id = node_id
         self._controller = controller
+        self._peers = peers
         self._endpoints = endpoints
         self._rack = rack
+        self._directory_id = directory_id
         self._incarnation = secrets.token_bytes(16)
         self._epoch = -1
         self._tasks: list[asyncio.Task[None]] = []
@@ -47,7 +52,7 @@ class Lifecycle:
                         self._incarnation,
                         self._endpoints,
                         self._rack,
-                        lost_logs=self._controller.is_returning,
+                        directory_id=self._directory_id,
                     )
                 )
             except ControllerUnavailableError as error:
@@ -115,7 +120,9 @@ class Lifecycle:
                 for one in controller.image.brokers.values()
                 if not one.fenced and one.id != self._node_id
             ]
-            silent = controller.sessions.silent((one.id for one in live), loop.time())
+            silent = controller.sessions.silent(
+                (one.id for one in live), loop.time(), self._peers.refuses
+            )
             for broker in live:
                 if broker.id in silent:
                     log.warning("node %d is silent: other nodes take over", broker.id)

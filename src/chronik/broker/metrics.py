@@ -17,6 +17,8 @@ LATENCY_BOUNDS_US = (
     *(100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000),
 )
 """Upper bounds, inclusive; one more bucket takes the rest."""
+CLIENTS_MAX = 200
+OTHER_CLIENTS = "(others)"
 
 
 class Latency:
@@ -95,6 +97,27 @@ class TopicCounters:
         self.bytes_out += size
 
 
+class ByClient:
+    """How often each client sent what another node should have got; it has old metadata, or one
+    address only. Client ids are the clients' invention: beyond a bound they share one count."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], int] = {}
+
+    def add(self, request: str, client_id: str | None) -> None:
+        """Counts one request of a client."""
+        key = (request, client_id or "")
+        if key not in self.counts and len(self.counts) >= CLIENTS_MAX:
+            key = (request, OTHER_CLIENTS)
+        self.counts[key] = self.counts.get(key, 0) + 1
+
+    def total(self, request: str) -> int:
+        """Of all clients."""
+        return sum(count for (one, _), count in list(self.counts.items()) if one == request)
+
+
 class Stalls:
     """Pauses of the event loop: each delays every client at once, so each is a bug to find."""
 
@@ -149,14 +172,24 @@ class Providers:
 class Metrics:
     """All counters of one node. `api` and `topic` return the object to keep, made on first use."""
 
-    __slots__ = ("apis", "forwarded", "node_id", "providers", "rejected", "stalls", "topics")
+    __slots__ = (
+        "apis",
+        "forwarded",
+        "node_id",
+        "not_leader",
+        "providers",
+        "rejected",
+        "stalls",
+        "topics",
+    )
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.apis: dict[str, ApiCounters] = {}
         self.topics: dict[str, TopicCounters] = {}
         self.rejected: dict[tuple[str, int], int] = {}
-        self.forwarded: dict[str, int] = {}
+        self.forwarded = ByClient()
+        self.not_leader = ByClient()
         self.stalls = Stalls()
         self.providers = Providers()
 
@@ -183,9 +216,13 @@ class Metrics:
         key = (request, error_code)
         self.rejected[key] = self.rejected.get(key, 0) + 1
 
-    def count_forwarded(self, request: str) -> None:
+    def count_forwarded(self, request: str, client_id: str | None) -> None:
         """A request went to the partition's leader on another node."""
-        self.forwarded[request] = self.forwarded.get(request, 0) + 1
+        self.forwarded.add(request, client_id)
+
+    def count_not_leader(self, request: str, client_id: str | None) -> None:
+        """A client was told that another node leads."""
+        self.not_leader.add(request, client_id)
 
     def totals(self) -> Totals:
         """The sums behind the status page's rates."""

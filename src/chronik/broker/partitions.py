@@ -12,6 +12,7 @@ from chronik.broker.clock import Clock
 from chronik.broker.commit import GroupCommit
 from chronik.broker.controller import Controller
 from chronik.broker.disk import Disk
+from chronik.broker.evidence import trace_assignment
 from chronik.broker.metrics import Metrics
 from chronik.broker.opening import Opened, open_partition
 from chronik.broker.partition import Partition
@@ -126,7 +127,9 @@ class Partitions:
 
     def name_of(self, topic: str | None, topic_id: bytes | None) -> str | None:
         """The topic's name, for evidence."""
-        return topic if topic_id is None else self._names.get(topic_id)
+        if topic_id is None:
+            return topic
+        return self._names.get(topic_id) or self._image_name(topic_id)
 
     # -- the image
 
@@ -213,6 +216,9 @@ class Partitions:
             if index < len(known) and known[index] is state:
                 continue
             partition = self.by_name(topic.name, index)
+            if self._parts.node_id in state.replicas:
+                former = known[index] if index < len(known) else None
+                trace_assignment(self._parts.tracer, topic.name, index, former, state)
             if partition is None and self._parts.node_id in state.replicas:
                 self._add(topic, index, image, None)
             elif partition is not None and self._parts.node_id not in state.replicas:

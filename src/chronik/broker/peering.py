@@ -49,6 +49,9 @@ class Peers(Protocol):
     def set_address(self, node_id: int, host: str, port: int) -> None:
         """Learns, or learns anew, where a node listens for its peers."""
 
+    def refuses(self, node_id: int) -> bool:
+        """True where the last attempt to connect was refused: no process listens there."""
+
 
 class NoPeers:
     """A node on its own."""
@@ -64,3 +67,7 @@ class NoPeers:
 
     def set_address(self, node_id: int, host: str, port: int) -> None:
         """Nobody will be there."""
+
+    def refuses(self, node_id: int) -> bool:
+        """Nobody was asked."""
+        return False

@@ -1,11 +1,14 @@
 """Who of the brokers was heard of lately: known to the node that leads the metadata log."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from chronik.cluster.commands import BrokerHeartbeat, RegisterBroker
 
 SESSION_TIMEOUT_S = 2.0
 """A broker silent for so long is fenced and its partitions get other leaders."""
+REFUSED_TIMEOUT_S = 0.6
+"""The same for one whose machine says that no process listens there: it has died. Longer than two
+heartbeats, so that a node which is only known by a wrong address lives on."""
 
 
 class Sessions:
@@ -19,11 +22,23 @@ class Sessions:
         """A new leader gives everybody a whole session to report."""
         self._heard = dict.fromkeys(broker_ids, now_s)
 
+    def heard_at(self, broker_id: int, at_s: float) -> None:
+        """A broker's last sign of life was then, as its silence since has shown."""
+        self._heard[broker_id] = at_s
+
     def heard(self, command: object, now_s: float) -> None:
         """Registrations and heartbeats are signs of life."""
         if isinstance(command, (BrokerHeartbeat, RegisterBroker)):
             self._heard[command.broker_id] = now_s
 
-    def silent(self, broker_ids: Iterable[int], now_s: float) -> list[int]:
+    def silent(
+        self, broker_ids: Iterable[int], now_s: float, refuses: Callable[[int], bool]
+    ) -> list[int]:
         """Those whose session has ended."""
-        return [one for one in broker_ids if now_s - self._heard.get(one, now_s) > self._timeout_s]
+        found = []
+        for one in broker_ids:
+            silent_s = now_s - self._heard.get(one, now_s)
+            is_dead = silent_s > REFUSED_TIMEOUT_S and refuses(one)
+            if silent_s > self._timeout_s or is_dead:
+                found.append(one)
+        return found

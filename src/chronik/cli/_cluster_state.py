@@ -36,6 +36,7 @@ DEBUGGING = -2
 """The replica id with which ListOffsets tells the log end instead of the watermark."""
 LATEST = -1
 Key = tuple[str, int]
+_ELECT = "'chronik cluster elect-unclean --help'"
 
 
 @dataclass(slots=True)
@@ -286,7 +287,12 @@ def _quorum_problems(state: ClusterState) -> Iterator[Problem]:
 
 def _partition_problems(state: ClusterState) -> Iterator[Problem]:
     groups = {
-        ("alarm", "without a leader"): [k for k, p in state.partitions.items() if p.leader < 0],
+        ("alarm", "without a leader"): [
+            k for k, p in state.partitions.items() if p.leader < 0 and p.isr
+        ],
+        ("alarm", f"without a replica that has all messages, see {_ELECT}"): [
+            k for k, p in state.partitions.items() if p.leader < 0 and not p.isr
+        ],
         ("warn", "under-replicated"): [
             k for k, p in state.partitions.items() if p.is_under_replicated
         ],

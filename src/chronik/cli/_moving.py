@@ -20,10 +20,15 @@ from chronik.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from chronik.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from chronik.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
 
 POLL_S = 0.2
 PREFERRED = 0
+UNCLEAN = 1
 TIMEOUT_MS = 15_000
 _HARMLESS = frozenset({ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED})
 
@@ -80,9 +85,25 @@ def _begin(bootstrap: str, moves: Mapping[Key, tuple[int, ...]]) -> None:
 
 def elect_preferred(bootstrap: str) -> list[str]:
     """Lets the first replica of every partition lead; returns where that could not be."""
-    request = ElectLeadersRequest(
-        election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS
+    return _elect(
+        bootstrap,
+        ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS),
     )
+
+
+def elect_unclean(bootstrap: str, partitions: list[Key]) -> list[str]:
+    """Lets any live replica lead where nobody does; returns where that could not be."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    named = [TopicPartitions(topic=one, partitions=many) for one, many in topics.items()]
+    return _elect(
+        bootstrap,
+        ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=named, timeout_ms=TIMEOUT_MS),
+    )
+
+
+def _elect(bootstrap: str, request: ElectLeadersRequest) -> list[str]:
     with connected(bootstrap) as node:
         answer = node.ask(request, ElectLeadersResponse)
     if answer.error_code:

@@ -102,6 +102,37 @@ def _ids(replicas: tuple[int, ...]) -> str:
     return ",".join(map(str, replicas))
 
 
+@command.command("elect-unclean")
+@click.argument("topic")
+@click.option("--partition", "-p", "partitions", multiple=True, type=click.IntRange(0))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@operator_command
+def elect_unclean(topic: str, partitions: tuple[int, ...], yes: bool, bootstrap: str) -> None:
+    """Let a live replica lead partitions of TOPIC that have no leader; without -p all of them.
+
+    Messages that were acknowledged and that this replica lacks are lost for good. It is the way
+    out where the disks of every replica that was in sync are lost.
+    """
+    from chronik.cli._cluster_state import look
+    from chronik.cli._moving import elect_unclean as elect
+
+    views = look(bootstrap).partitions
+    wanted = [
+        (name, index)
+        for (name, index), view in sorted(views.items())
+        if name == topic and view.leader < 0 and (not partitions or index in partitions)
+    ]
+    if not wanted:
+        raise click.ClickException(f"no such partition of {topic} is without a leader")
+    if not yes:
+        what = count_text(len(wanted), "partition")
+        click.confirm(f"{what} of {topic} may lose acknowledged messages. Go on?", abort=True)
+    failures = elect(bootstrap, wanted)
+    note(f"{count_text(len(wanted) - len(failures), 'partition')} got a leader")
+    if failures:
+        raise click.ClickException("\n  ".join(failures[:SHOWN_MAX]))
+
+
 @command.command("transfer-leader")
 @click.argument("node", type=click.IntRange(0))
 @operator_command

@@ -61,6 +61,7 @@ def snapshot(image: ClusterImage) -> list[Record]:
             one.rack,
             one.fenced,
             one.in_controlled_shutdown,
+            one.directory_id,
         )
         for one in image.brokers.values()
     ]
@@ -188,6 +189,7 @@ def _broker_registered(to: _Builder, record: BrokerRegistered) -> None:
         record.rack,
         record.fenced,
         record.in_controlled_shutdown,
+        record.directory_id,
     )
     to.next_broker_epoch = max(to.next_broker_epoch, record.epoch + 1)
 

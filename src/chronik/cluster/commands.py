@@ -242,7 +242,7 @@ class Registration:
 class RegisterBroker(Command[Registration]):
     """A node's process starts. `session_valid`: the process registered before still reports.
 
-    `lost_logs`: its disk is empty, whatever it had before.
+    `directory_id` is its disk's (KIP-858): a new one has none of the logs that the old one had.
     """
 
     broker_id: int
@@ -251,7 +251,7 @@ class RegisterBroker(Command[Registration]):
     rack: str | None = None
     cluster_id: str | None = None
     session_valid: bool = False
-    lost_logs: bool = False
+    directory_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from chronik.cluster.commands import (
     Registration,
     UnregisterBroker,
 )
-from chronik.cluster.elections import UncleanRule, advance, pick_leader, settle, settle_all
+from chronik.cluster.elections import UncleanRule, advance, settle, settle_all, without_disk
 from chronik.cluster.image import NO_LEADER, Broker, ClusterImage, PartitionState
 from chronik.cluster.records import (
     BrokerFenced,
@@ -75,16 +75,22 @@ def register_broker(
         command.rack,
         old.fenced if old is not None and same else True,
         old.in_controlled_shutdown if old is not None and same else False,
+        command.directory_id,
     )
     records: list[Record] = []
-    if old is not None and not same and command.lost_logs:
-        records += _lost(image, command.broker_id)
+    if old is not None and _is_other_disk(old, command):
+        records += _lost(image, command.broker_id, settings)
     elif old is not None and not same and not old.fenced:
         # The earlier process died without a word: what it led is led by others from here on.
         records += _restarted(image, command.broker_id, settings)
     elif same and _unchanged(old, record):
         return Decision((), Registration(OK, epoch))
     return Decision((*records, record), Registration(OK, epoch))
+
+
+def _is_other_disk(old: Broker, command: RegisterBroker) -> bool:
+    known = old.directory_id and command.directory_id
+    return bool(known) and old.directory_id != command.directory_id
 
 
 def _unchanged(old: Broker | None, record: BrokerRegistered) -> bool:
@@ -260,15 +266,18 @@ def _restarted(
             yield PartitionChanged(topic.id, index, new)
 
 
-def _lost(image: ClusterImage, broker_id: int) -> Iterator[Record]:
-    """A broker has lost its disk: it is in no ISR that has another member, dead or alive."""
+def _lost(image: ClusterImage, broker_id: int, settings: ControllerSettings) -> Iterator[Record]:
+    """A broker has lost its disk: it is in no ISR, and leads nothing with the log it lacks."""
+    unclean = UncleanRule(image, image.layers(-1, settings.static_configs))
     for topic, index, state in image.partitions():
         if broker_id in state.isr:
-            isr = tuple(one for one in state.isr if one != broker_id) or state.isr
-            leader = pick_leader(state, isr, lambda one: one != broker_id and image.is_live(one))
-            yield PartitionChanged(
-                topic.id, index, advance(state, replace(state, isr=isr, leader=leader))
+            new = without_disk(
+                state,
+                broker_id,
+                lambda one: one != broker_id and image.is_live(one),
+                unclean=unclean(topic.name),
             )
+            yield PartitionChanged(topic.id, index, new)
 
 
 def _with(image: ClusterImage, broker_id: int, settings: ControllerSettings) -> tuple[Record, ...]:

@@ -1,7 +1,8 @@
 """Who leads a partition: the rules, for one partition and for all that a broker's fate touches.
 
 A leader comes from the ISR. The last member of an ISR stays in it even when it is fenced, because
-it alone is known to have every acknowledged record; only unclean election gives that up.
+it alone is known to have every acknowledged record; only unclean election gives that up. When its
+disk is lost nobody is known to: the ISR is empty and the partition waits for an unclean election.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,13 +39,25 @@ def pick_leader(state: PartitionState, isr: tuple[int, ...], is_live: IsLive) ->
 
 def settle(state: PartitionState, is_live: IsLive, *, unclean: bool) -> PartitionState:
     """The partition after brokers came or went: an ISR without the dead, a leader if possible."""
+    return advance(state, _settled(state, is_live, unclean=unclean))
+
+
+def without_disk(
+    state: PartitionState, broker_id: int, is_live: IsLive, *, unclean: bool
+) -> PartitionState:
+    """The partition after a broker lost its disk: others lead, or nobody does."""
+    isr = tuple(one for one in state.isr if one != broker_id)
+    return advance(state, _settled(replace(state, isr=isr), is_live, unclean=unclean))
+
+
+def _settled(state: PartitionState, is_live: IsLive, *, unclean: bool) -> PartitionState:
     # Where all of the ISR is gone, each of them has the data: all are kept, the first back leads.
     isr = tuple(one for one in state.isr if is_live(one)) or state.isr
     leader = pick_leader(state, isr, is_live)
     if leader == NO_LEADER and unclean:
         leader = next((one for one in state.replicas if is_live(one)), NO_LEADER)
         isr = isr if leader == NO_LEADER else (leader,)
-    return advance(state, replace(state, isr=isr, leader=leader))
+    return replace(state, isr=isr, leader=leader)
 
 
 class UncleanRule:

@@ -54,6 +54,8 @@ class Broker:
     rack: str | None = None
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    directory_id: bytes = b""
+    """Names the disk that its logs are on (KIP-858); empty where it was never told."""
 
     @property
     def live(self) -> bool:
@@ -69,7 +71,8 @@ class Broker:
 class PartitionState:
     """Who holds a partition and who leads it.
 
-    `leader_epoch` grows with every new leader, `partition_epoch` with every change (KIP-497).
+    `leader_epoch` grows with every new leader, `partition_epoch` with every change (KIP-497). An
+    empty ISR says that every disk with all of the acknowledged records is lost.
     While replicas move, `replicas` holds the old and the new ones (KIP-455).
     """
 
@@ -190,7 +193,7 @@ def check_partition(state: PartitionState, where: str = "") -> None:
     """Asserts what must hold in every partition."""
     replicas = set(state.replicas)
     assert len(replicas) == len(state.replicas) > 0, f"{where}: {state}"
-    assert state.isr, f"{where}: an empty ISR would forget who has the data"
+    assert state.isr or state.leader == NO_LEADER, f"{where}: led by nobody who has the data"
     assert set(state.isr) <= replicas, f"{where}: {state}"
     assert len(set(state.isr)) == len(state.isr), f"{where}: {state}"
     assert state.leader == NO_LEADER or state.leader in state.isr, f"{where}: {state}"

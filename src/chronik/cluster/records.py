@@ -36,6 +36,7 @@ class BrokerRegistered:
     rack: str | None = None
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    directory_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +186,18 @@ def _state_in(fields: _Fields) -> PartitionState:
 def _registered_out(one: BrokerRegistered) -> _Fields:
     ends = [[end.listener, end.host, end.port] for end in one.endpoints]
     flags = int(one.fenced) | int(one.in_controlled_shutdown) << 1
-    return [one.broker_id, one.epoch, one.incarnation_id.hex(), ends, one.rack, flags]
+    fields: _Fields = [one.broker_id, one.epoch, one.incarnation_id.hex(), ends, one.rack, flags]
+    return [*fields, one.directory_id.hex()]
 
 
 def _registered_in(fields: _Fields) -> BrokerRegistered:
-    broker_id, epoch, incarnation, ends, rack, flags = fields
+    broker_id, epoch, incarnation, ends, rack, flags, *later = fields
     endpoints = tuple(Endpoint(*end) for end in ends)
     incarnation_id = bytes.fromhex(incarnation)
+    directory_id = bytes.fromhex(later[0]) if later else b""  # a later field
+    states = bool(flags & 1), bool(flags & 2)
     return BrokerRegistered(
-        broker_id, epoch, incarnation_id, endpoints, rack, bool(flags & 1), bool(flags & 2)
+        broker_id, epoch, incarnation_id, endpoints, rack, *states, directory_id
     )
 
 

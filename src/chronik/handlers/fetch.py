@@ -173,6 +173,7 @@ class _Fetch:
         if partition is None:
             if self._broker.partitions.leader_of(wanted.topic, wanted.topic_id, wanted.index) >= 0:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
             return FetchResult(wanted.index, int(code)), 0
         self._found.append(partition)
         if self._tracing:
@@ -224,6 +225,8 @@ class _Fetch:
 
     def _failed(self, wanted: FetchPartition, partition: Partition, code: ErrorCode) -> FetchResult:
         self._broker.metrics.count_rejected("Fetch", code)
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
         if self._tracing:
             self._trace(_REJECTED, wanted, partition, code=code)
         return FetchResult(wanted.index, int(code), -1, -1, partition.state.log_start)

@@ -131,11 +131,13 @@ async def _ask_leader(
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
         )
-        answer = await broker.forwarding.list_offsets(leader, request)
+        answer = await broker.forwarding.list_offsets(leader, request, call.client_id)
         if answer is not None:
             return answer.topics[0].partitions[0]
+        broker.metrics.count_not_leader("ListOffsets", call.client_id)
     elif leader >= 0 or broker.partitions.by_name(topic, wanted.partition_index) is not None:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        broker.metrics.count_not_leader("ListOffsets", call.client_id)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=code,

@@ -251,7 +251,7 @@ class _Answer:
 
     async def _forward(self, leader: int, results: list[_Result]) -> None:
         request = _forwarded(results, self.broker, max(self.acks, ACKS_ALL), self.timeout_ms)
-        answer = await self.broker.forwarding.produce(leader, request)
+        answer = await self.broker.forwarding.produce(leader, request, self.call.client_id)
         if answer is not None:
             _take_over(results, answer)
         for result in results:
@@ -340,6 +340,8 @@ class _Answer:
             call.hang_up()  # the only sign that an acks=0 producer can get
         else:
             call.no_reply()
+        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self.broker.metrics.count_not_leader("Produce", call.client_id)
         self.broker.count(call, code)
 
     def _encoded(self, *, failed: bool) -> bytes:

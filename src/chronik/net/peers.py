@@ -7,7 +7,8 @@ its caller is told so and decides.
 
 import asyncio
 import logging
-from typing import cast
+from collections.abc import Coroutine
+from typing import Any, TypeVar, cast
 
 from chronik.broker.peering import Message, PeerUnavailableError
 from chronik.net.frames import FrameError, FrameReader
@@ -21,6 +22,8 @@ DEAD_AFTER_S = 3.0
 QUEUED_BYTES_MAX = 64 * 1024 * 1024
 """Messages waiting on a slow link; beyond it they are not sent (Raft sends what matters again)."""
 _RECEIVE_BYTES = 256 * 1024
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -110,11 +113,14 @@ class _Connection(asyncio.BufferedProtocol):
 class PeerLink:
     """The way to one other node."""
 
-    def __init__(self, host: str, port: int, shared: memoryview) -> None:
+    def __init__(self, host: str, port: int, shared: memoryview, tasks: asyncio.TaskGroup) -> None:
         self._address = (host, port)
         self._shared = shared
+        self._tasks = tasks
         self._connection: _Connection | None = None
-        self._connecting: asyncio.Task[_Connection] | None = None
+        self._connecting: asyncio.Task[_Connection | OSError] | None = None
+        self.is_refused = False
+        """True where the last attempt to connect was refused."""
         self._retry_at = 0.0
         self._queue: list[Message] = []
         self._queued_bytes = 0
@@ -133,7 +139,7 @@ class PeerLink:
         finally:
             connection.forget(correlation_id)
 
-    def post(self, tasks: asyncio.TaskGroup, message: Message) -> None:
+    def post(self, message: Message) -> None:
         """Sends a message that has no answer; it waits while the link connects."""
         connection = self._living()
         if connection is not None and connection.transport is not None and not self._queue:
@@ -145,7 +151,10 @@ class PeerLink:
         self._queue.append(message)
         self._queued_bytes += len(message.data)
         if len(self._queue) == 1:
-            tasks.create_task(self._deliver())
+            try:
+                _ = self._start(self._deliver())
+            except PeerUnavailableError:
+                self._queue, self._queued_bytes = [], 0
 
     async def _deliver(self) -> None:
         try:
@@ -172,17 +181,28 @@ class PeerLink:
         if self._connecting is None:
             if loop.time() < self._retry_at:
                 raise PeerUnavailableError("it did not answer a moment ago", sent=False)
-            self._connecting = loop.create_task(self._connect())
-        try:
-            connection = await asyncio.shield(self._connecting)
-        except OSError as error:
-            raise PeerUnavailableError(str(error), sent=False) from error
-        if connection.transport is None:
+            self._connecting = self._start(self._connect())
+        connecting = self._connecting
+        await asyncio.wait((connecting,))  # it goes on where one of those who wait gives up
+        if connecting.cancelled():
+            raise PeerUnavailableError("the link was closed", sent=False)
+        outcome = connecting.result()
+        if isinstance(outcome, OSError):
+            raise PeerUnavailableError(str(outcome), sent=False)
+        if outcome.transport is None:
             # It was lost between the moment it was made and this task's turn.
             raise PeerUnavailableError("the connection broke at once", sent=False)
-        return connection
+        return outcome
 
-    async def _connect(self) -> _Connection:
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        try:
+            return self._tasks.create_task(work)
+        except RuntimeError as error:  # the task group is ending
+            work.close()
+            raise PeerUnavailableError("this node stops", sent=False) from error
+
+    async def _connect(self) -> _Connection | OSError:
+        """The error is a value: a node that is down must not end the task group."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -191,14 +211,18 @@ class PeerLink:
                 )
         except (OSError, TimeoutError) as error:
             self._retry_at = loop.time() + RETRY_AFTER_S
-            raise ConnectionError(f"cannot connect to {self._address}: {error}") from error
+            self.is_refused = isinstance(error, ConnectionRefusedError)
+            return ConnectionError(f"cannot connect to {self._address}: {error}")
         finally:
             self._connecting = None
         self._connection = connection
+        self.is_refused = False
         return connection
 
     def close(self) -> None:
-        """Drops the connection."""
+        """Drops the connection, also one that is being made."""
+        if self._connecting is not None:
+            self._connecting.cancel()
         if self._connection is not None:
             self._connection.close()
 
@@ -216,7 +240,7 @@ class PeerLinks:
         former = self._links.get(node_id)
         if former is not None:
             former.close()
-        self._links[node_id] = PeerLink(host, port, self._shared)
+        self._links[node_id] = PeerLink(host, port, self._shared, self._tasks)
 
     async def call(
         self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
@@ -231,7 +255,12 @@ class PeerLinks:
         """Sends a message to its node."""
         link = self._links.get(message.node_id)
         if link is not None:
-            link.post(self._tasks, message)
+            link.post(message)
+
+    def refuses(self, node_id: int) -> bool:
+        """True where the last attempt to connect was refused."""
+        link = self._links.get(node_id)
+        return link is not None and link.is_refused
 
     def close(self) -> None:
         """Drops every connection."""

@@ -3,17 +3,19 @@
 <data dir>/.lock            held by flock while a process uses the directory
 <data dir>/meta.properties  format version and node id
 <data dir>/metadata/        the Raft log of the metadata
-<data dir>/topics/          one directory per partition, and the checkpoints
+<data dir>/topics/          one directory per partition; `.directory-id` names this disk (KIP-858)
 <data dir>/traces/          trace files, where they are on
 """
 
 import fcntl
 import os
+import secrets
 
 from chronik.storage.fs import FileSystem, join, read_whole, write_atomically
 
 META = "meta.properties"
 LOCK = ".lock"
+DIRECTORY_ID = ".directory-id"
 FORMAT_VERSION = 1
 
 
@@ -29,6 +31,8 @@ class DataDir:
         self.topics = join(path, "topics")
         self.metadata = join(path, "metadata")
         self.traces = join(path, "traces")
+        self.directory_id = b""
+        """Drawn when the folder of the logs was made: lost with them, and never the same again."""
         self._fs = fs
         self._lock = lock
 
@@ -47,6 +51,7 @@ class DataDir:
             for folder in (data_dir.topics, data_dir.metadata):
                 os.makedirs(folder, exist_ok=True)
             fs.fsync_dir(path)
+            data_dir.directory_id = _directory_id(fs, data_dir.topics)
         except BaseException:
             data_dir.close()
             raise
@@ -75,6 +80,21 @@ class DataDir:
                 f"{self.path} belongs to node {found.get('node.id')}, this is node {node_id}: "
                 "name the right directory or node id"
             )
+
+
+def _directory_id(fs: FileSystem, folder: str) -> bytes:
+    path = join(folder, DIRECTORY_ID)
+    try:
+        return bytes.fromhex(read_whole(fs, path).decode())
+    except FileNotFoundError:
+        drawn = secrets.token_bytes(16)
+        write_atomically(fs, path, [drawn.hex().encode()])
+        return drawn
+    except ValueError as error:
+        raise DataDirError(
+            f"{path} is damaged: put it back, or delete it and this node counts as one that lost "
+            "its logs"
+        ) from error
 
 
 def _lock(path: str) -> int:

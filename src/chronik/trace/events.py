@@ -55,7 +55,7 @@ class EventKind(IntEnum):
     ISR_CHANGE = 30
     """The in-sync set changed; `detail` is the new set, for instance `1,2,3`."""
     ELECTION = 31
-    """`peer` leads the partition (or the metadata log, where topic is null) in `leader_epoch`."""
+    """`peer` (-1: nobody) leads the partition, or the metadata log, in `leader_epoch`."""
     ERROR = 32
     """An unexpected exception; `detail` holds the trace id that the log line has too."""
 

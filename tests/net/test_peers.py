@@ -1,0 +1,117 @@
+"""Links between nodes: connections that come, break, are refused, and end with the node."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from chronik.broker.peering import Message, PeerApi, PeerUnavailableError
+from chronik.net.peers import PeerLinks
+
+HOST = "127.0.0.1"
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(10):
+            await test()
+
+    asyncio.run(limited())
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[int, asyncio.Queue[bytes]]]:
+    """A node that takes everything and answers nothing: its port, and what came."""
+    received: asyncio.Queue[bytes] = asyncio.Queue()
+    taking: set[asyncio.Task[None]] = set()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        taking.add(task)
+        while data := await reader.read(4096):
+            received.put_nowait(data)
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(take, HOST, 0) as server:
+        yield int(server.sockets[0].getsockname()[1]), received
+        await asyncio.gather(*taking, return_exceptions=True)
+
+
+def test_a_refused_connection_is_known_until_one_succeeds() -> None:
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            links.set_address(2, HOST, closed_port())
+            assert not links.refuses(2)
+            with pytest.raises(PeerUnavailableError) as caught:
+                await links.call(2, PeerApi.HELLO, 0, [b"x"], 1.0)
+            assert not caught.value.sent
+            assert links.refuses(2)
+            assert not links.refuses(3)
+            async with served() as (port, received):
+                links.set_address(2, HOST, port)
+                links.post(Message(2, PeerApi.RAFT, b"hello"))
+                assert b"hello" in await received.get()
+                assert not links.refuses(2)
+                links.close()
+
+    run(scenario)
+
+
+def test_whoever_waits_for_a_connection_learns_that_the_link_was_closed() -> None:
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            links.set_address(2, "192.0.2.1", 9)  # TEST-NET: nobody answers there
+            call = tasks.create_task(_fate(links))
+            await asyncio.sleep(0.01)
+            links.close()
+            assert await call in {"the link was closed", "unreachable"}
+
+    run(scenario)
+
+
+async def _fate(links: PeerLinks) -> str:
+    try:
+        await links.call(2, PeerApi.HELLO, 0, [b"x"], 1.0)
+    except PeerUnavailableError as error:
+        return str(error) if "closed" in str(error) else "unreachable"
+    return "answered"
+
+
+def test_a_caller_that_gives_up_does_not_take_the_others_connection_away() -> None:
+    async def scenario() -> None:
+        async with served() as (port, received), asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            links.set_address(2, HOST, port)
+            impatient = tasks.create_task(_fate(links))
+            await asyncio.sleep(0)
+            links.post(Message(2, PeerApi.RAFT, b"stays"))
+            impatient.cancel()
+            assert b"stays" in await received.get()
+            links.close()
+
+    run(scenario)
+
+
+def test_a_task_group_that_ends_ends_the_links_too() -> None:
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            links.set_address(2, HOST, closed_port())
+        links.post(Message(2, PeerApi.RAFT, b"late"))
+        with pytest.raises(PeerUnavailableError, match="stops"):
+            await links.call(2, PeerApi.HELLO, 0, [b"x"], 1.0)
+
+    run(scenario)
