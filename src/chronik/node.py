@@ -35,6 +35,7 @@ from chronik.broker.recompression import Recompression
 from chronik.broker.replication import Replication
 from chronik.broker.status import Health, ListenerStatus, NodeStatus
 from chronik.broker.watch import LoopWatch
+from chronik.broker.watermarks import Level
 from chronik.cluster.commands import ControllerSettings
 from chronik.cluster.image import EMPTY, Endpoint
 from chronik.handlers.peer_table import PEER_TABLE
@@ -254,7 +255,7 @@ class Node:
             controller,
             self._peers,
             self._endpoints(),
-            self.settings.rack,
+            self._static.get("broker.rack"),
             self._data_dir.directory_id,
         )
         # Registered, this node has the whole image: only now can it tell its logs from strays.
@@ -384,6 +385,10 @@ class Node:
         providers.compaction_bytes_read = lambda: cleaner.bytes_read
         providers.compaction_bytes_written = lambda: cleaner.bytes_written
         providers.trace_dropped = lambda: self._trace.tracer.dropped
+        monitor = self._maintenance.monitor
+        providers.watermarks_warned = lambda: monitor.count(Level.WARN)
+        providers.watermarks_alarmed = lambda: monitor.count(Level.ALARM)
+        providers.watermark_behind_max = lambda: monitor.behind_max
         providers.is_controller = lambda: int(
             self.broker.controller.leader_id == self.settings.node_id
         )

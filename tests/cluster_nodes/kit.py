@@ -111,7 +111,8 @@ class Cluster:
             command = [sys.executable, "-m", "chronik", "up", "--node-id", str(node)]
             command += ["--port", str(self.ports[node]), "--data", str(data)]
             command += ["--peer-port", str(self.peer_ports[node]), "--peers", self._peers(node)]
-            command += ["--http-port", str(self.http_ports[node]), *self._options]
+            options = [one.replace("{node}", str(node)) for one in self._options]
+            command += ["--http-port", str(self.http_ports[node]), *options]
             with self.log_path(node).open("ab") as log:
                 self._processes[node] = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log

@@ -19,7 +19,7 @@ from chronik.broker.partitions import Partitions
 from chronik.broker.peering import PeerApi, Peers
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.recompression import Recompression
-from chronik.model.broker_configs import effective
+from chronik.model.broker_configs import RACK_AWARE_SELECTOR, effective
 from chronik.model.configs import BrokerLayers
 from chronik.model.settings import NodeSettings
 from chronik.trace.tracer import Tracer
@@ -78,6 +78,11 @@ class Broker:
     def auto_create_topics(self) -> bool:
         """Whether asking for a topic creates it."""
         return bool(effective("auto.create.topics.enable", self.layers()))
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """Whether consumers are sent to a replica in their own rack (KIP-392)."""
+        return effective("replica.selector.class", self.layers()) == RACK_AWARE_SELECTOR
 
     def new_id(self) -> bytes:
         """Sixteen random bytes that no topic has and that are not all zero."""

@@ -172,6 +172,20 @@ def _node(metrics: Metrics) -> Iterator[Metric]:
     yield _gauge("chronik_event_loop_pause_seconds_max", text, stalls.max_us / 1e6)
 
 
+def _watermarks(metrics: Metrics) -> Iterator[Metric]:
+    ask = metrics.providers
+    family = GaugeMetricFamily(
+        "chronik_partitions_behind",
+        "Partitions led here whose log end stays ahead of the watermark.",
+        labels=["level"],
+    )
+    family.add_metric(["warn"], ask.watermarks_warned())
+    family.add_metric(["alarm"], ask.watermarks_alarmed())
+    yield family
+    text = "Messages not committed half a second after they came, of the worst partition."
+    yield _gauge("chronik_watermark_behind_messages_max", text, ask.watermark_behind_max())
+
+
 def _disk(metrics: Metrics) -> Iterator[Metric]:
     ask = metrics.providers
     commit = "chronik_group_commit_"
@@ -218,6 +232,7 @@ class _Collector:
         yield from _refusals(self._metrics)
         yield from _partitions(self._metrics, self._partitions)
         yield from _node(self._metrics)
+        yield from _watermarks(self._metrics)
         yield from _disk(self._metrics)
         yield from _anonymous_memory()
 

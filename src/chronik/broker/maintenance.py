@@ -1,14 +1,19 @@
-"""Work in the background: checkpoints, retention, forgetting silent producers."""
+"""Work in the background: checkpoints, retention, silent producers, preferred leaders."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
 from chronik.broker.broker import Broker
+from chronik.broker.controller import ControllerUnavailableError
 from chronik.broker.partition import Partition
+from chronik.broker.watermarks import CheckpointPace, Thresholds, WatermarkMonitor
+from chronik.cluster.balance import misled
+from chronik.cluster.commands import ElectionType, ElectLeaders
 from chronik.model.broker_configs import effective
 
 CHECKPOINT_INTERVAL_S = 5.0
+WATERMARK_INTERVAL_S = 0.5
 UNSYNCED_CHECKPOINT_INTERVAL_S = 60.0
 """For durability=os: a checkpoint syncs the log, which its owner chose not to pay for often."""
 
@@ -16,22 +21,26 @@ log = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """Two loops, in the node's task group."""
+    """Four loops, in the node's task group."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
         self._checkpointed: dict[tuple[bytes, int], tuple[int, float]] = {}
+        self._pace = CheckpointPace()
+        self.monitor = WatermarkMonitor(broker.tracer)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begins; the loops end with `stop`."""
         self._tasks = [
             tasks.create_task(self._every(CHECKPOINT_INTERVAL_S, self.checkpoint)),
+            tasks.create_task(self._every(WATERMARK_INTERVAL_S, self.watch_watermarks)),
             tasks.create_task(self._retain()),
+            tasks.create_task(self._balance()),
         ]
 
     def stop(self) -> None:
-        """Ends both loops."""
+        """Ends the loops."""
         for task in self._tasks:
             task.cancel()
 
@@ -46,6 +55,35 @@ class Maintenance:
             interval_ms = int(str(effective("log.retention.check.interval.ms", layers)))
             await asyncio.sleep(interval_ms / 1000)
             await self._guarded(self.retain)
+
+    async def _balance(self) -> None:
+        while True:
+            name = "leader.imbalance.check.interval.seconds"
+            await asyncio.sleep(int(str(effective(name, self._broker.layers()))))
+            await self._guarded(self.balance)
+
+    async def balance(self) -> None:
+        """As the controller: preferred leaders return where too many of them do not lead."""
+        broker, layers = self._broker, self._broker.layers()
+        if not broker.controller.leads or not effective("auto.leader.rebalance.enable", layers):
+            return
+        percent_max = int(str(effective("leader.imbalance.per.broker.percentage", layers)))
+        partitions = misled(broker.controller.image, percent_max)
+        if partitions:
+            log.info("%d partitions go back to their preferred leaders", len(partitions))
+            try:
+                await broker.controller.submit(ElectLeaders(ElectionType.PREFERRED, partitions))
+            except ControllerUnavailableError as error:
+                log.info("the preferred leaders wait: %s", error)
+
+    async def watch_watermarks(self) -> None:
+        """Writes and judges the watermarks."""
+        partitions, limits = self._broker.partitions, Thresholds.of(self._broker.layers())
+        self.monitor.look(partitions, limits)
+        now_ms = self._broker.clock.monotonic_ns() // 1_000_000
+        if self._pace.is_due(partitions, now_ms, limits):
+            self._pace.written(partitions, now_ms)
+            await partitions.checkpoints.write_watermarks(partitions)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -65,7 +103,7 @@ class Maintenance:
             key = (partition.topic_id, partition.index)
             self._checkpointed[key] = (partition.log.end_offset, now_s)
         if due:
-            await self._broker.partitions.write_checkpoints()
+            await self._broker.partitions.checkpoints.write_points(self._broker.partitions)
             known = {(one.topic_id, one.index) for one in self._broker.partitions}
             self._checkpointed = {k: v for k, v in self._checkpointed.items() if k in known}
 

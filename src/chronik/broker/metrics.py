@@ -167,6 +167,9 @@ class Providers:
     compaction_bytes_written: Callable[[], int] = _zero
     trace_dropped: Callable[[], int] = _zero
     is_controller: Callable[[], int] = _zero
+    watermarks_warned: Callable[[], int] = _zero
+    watermarks_alarmed: Callable[[], int] = _zero
+    watermark_behind_max: Callable[[], int] = _zero
 
 
 class Metrics:

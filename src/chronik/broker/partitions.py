@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from chronik.broker.checkpoints import Checkpoints
 from chronik.broker.clock import Clock
 from chronik.broker.commit import GroupCommit
 from chronik.broker.controller import Controller
@@ -23,12 +24,10 @@ from chronik.model.topic_configs import TopicConfig, base_config, resolve
 from chronik.replica.state import ReplicaState
 from chronik.storage.checkpoints import (
     HIGH_WATERMARKS,
-    LOG_STARTS,
     RECOVERY_POINTS,
     mark_clean_shutdown,
     read_offsets,
     take_clean_shutdown,
-    write_offsets,
 )
 from chronik.storage.data_dir import DataDir
 from chronik.storage.directory import (
@@ -69,6 +68,7 @@ class Partitions:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self.checkpoints = Checkpoints(parts.storage.fs, parts.data_dir.path, parts.disk)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
@@ -368,25 +368,6 @@ class Partitions:
         if isinstance(done, Checkpoint):
             partition.checkpointed_at = done.end_offset
 
-    async def write_checkpoints(self) -> None:
-        """The node-wide files: recovery points, log starts, watermarks."""
-        fs, path = self._parts.storage.fs, self._parts.data_dir.path
-        points: dict[str, int] = {}
-        starts: dict[str, int] = {}
-        watermarks: dict[str, int] = {}
-        for one in self:
-            name = log_name(one.topic, one.index)
-            points[name] = one.log.synced_offset
-            starts[name] = one.log.start_offset
-            watermarks[name] = one.state.high_watermark
-
-        def write() -> None:
-            write_offsets(fs, path, RECOVERY_POINTS, points)
-            write_offsets(fs, path, LOG_STARTS, starts)
-            write_offsets(fs, path, HIGH_WATERMARKS, watermarks)
-
-        await self._parts.disk.run(write)
-
     async def close(self) -> None:
         """Every log closed in order, so that the next start need not look at them.
 
@@ -402,7 +383,8 @@ class Partitions:
         fs, path = self._parts.storage.fs, self._parts.data_dir.path
         try:
             await asyncio.gather(*(self.checkpoint(one, closing=True) for one in open_ones))
-            await self.write_checkpoints()
+            await self.checkpoints.write_points(self)
+            await self.checkpoints.write_watermarks(self)
             await self._parts.disk.run(lambda: mark_clean_shutdown(fs, path))
         except OSError as error:
             # What was acknowledged is safe without; only the next start takes longer.

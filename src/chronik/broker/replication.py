@@ -261,6 +261,7 @@ class _Fetcher:
         state = partition.state
         records = memoryview(data.records or b"")
         appended = False
+        partition.counters.replication_bytes_in += len(records)
         for position, header in scan(records):
             batch = records[position : position + header.size]
             if header.base_offset < state.log_end:

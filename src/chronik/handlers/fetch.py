@@ -1,8 +1,9 @@
 """Fetch (1), versions 4-18: the way out. Slices of the segment files go to the socket as they are.
 
 A fetch that finds too little sleeps on its partitions and wakes the moment a watermark moves;
-nothing is polled. KIP-227 (sessions, v7), KIP-320 (epoch fencing, v9), KIP-516 (topic ids, v13).
-Not done: transactions (every committed record is stable), rack-aware replicas (KIP-392).
+nothing is polled. KIP-227 (sessions, v7), KIP-320 (epoch fencing, v9), KIP-392 (a replica in the
+client's rack, v11), KIP-516 (topic ids, v13). Followers serve what they know to be committed.
+Not done: transactions (every committed record is stable).
 """
 
 from asyncio import Handle, TimerHandle
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 from chronik.broker.broker import Broker
 from chronik.broker.fetch_sessions import FetchContext, SessionError, key_of
+from chronik.broker.nearest import nearest
 from chronik.broker.partition import OffsetError, Partition
 from chronik.handlers.call import Call
 from chronik.model import limits
@@ -55,6 +57,13 @@ def _divergence(partition: Partition, wanted: FetchPartition) -> EpochEnd | None
     return EpochEnd(max(epoch, 0), max(end_offset, partition.state.log_start))
 
 
+def _elsewhere(wanted: FetchPartition, partition: Partition, node_id: int) -> FetchResult:
+    state = partition.state
+    watermark = state.high_watermark
+    found = FetchResult(wanted.index, 0, watermark, watermark, state.log_start)
+    return found._replace(preferred_read_replica=node_id)
+
+
 class _Fetch:
     """One fetch from its first look to its answer."""
 
@@ -65,6 +74,7 @@ class _Fetch:
         "_context",
         "_follower",
         "_found",
+        "_rack",
         "_request",
         "_results",
         "_timer",
@@ -84,6 +94,7 @@ class _Fetch:
         self._waiting_on: list[Partition] = []
         self._follower = request.replica_id if call.peer.internal else -1
         """The node that replicates; -1 for consumers, whatever they say of themselves."""
+        self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
         self._again: Handle | None = None
         self._tracing = broker.tracer.on
@@ -165,7 +176,8 @@ class _Fetch:
             self._results.append((wanted, result))
             total += size
             left = max(0, left - size)
-            failed = failed or result.error_code != 0
+            # A client that shall ask elsewhere is told at once, too.
+            failed = failed or result.error_code != 0 or result.preferred_read_replica >= 0
         return total, failed
 
     def _read(self, wanted: FetchPartition, left: int, *, first: bool) -> tuple[FetchResult, int]:
@@ -184,6 +196,8 @@ class _Fetch:
             if self._follower >= 0:
                 return self._read_for_follower(partition, wanted, size_max, first=first)
             partition.check_offset(wanted.fetch_offset)
+            if self._rack and (near := self._nearer(partition, wanted.fetch_offset)) >= 0:
+                return _elsewhere(wanted, partition, near), 0
             read = partition.read(wanted.fetch_offset, size_max, at_least_one_batch=first)
         except OffsetError as error:
             return self._failed(wanted, partition, error.code), 0
@@ -223,6 +237,13 @@ class _Fetch:
         result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, read.slices)
         return result, read.size
 
+    def _nearer(self, partition: Partition, offset: int) -> int:
+        """A replica in the client's rack; -1 where this one is as good."""
+        if not partition.state.is_leader:
+            return -1
+        near = nearest(partition, self._broker.controller.image, self._rack, offset)
+        return -1 if near == partition.leader_id else near
+
     def _failed(self, wanted: FetchPartition, partition: Partition, code: ErrorCode) -> FetchResult:
         self._broker.metrics.count_rejected("Fetch", code)
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -250,6 +271,7 @@ class _Fetch:
             key = key_of(wanted)
             if result.records:
                 served.append(key)
+                self._count_served(wanted, sum(map(len, result.records)))
             news = session is None or session.is_news(
                 key, result.high_watermark, result.log_start_offset
             )
@@ -258,12 +280,22 @@ class _Fetch:
                 or result.records
                 or result.error_code
                 or result.diverging_epoch != NO_EPOCH_END
+                or result.preferred_read_replica >= 0
                 or not incremental
             ):
                 told.setdefault(key[0], []).append(result)
         if session is not None:
             session.served(served)
         return list(told.items())
+
+    def _count_served(self, wanted: FetchPartition, size: int) -> None:
+        partition, _ = self._broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
+        if partition is None:
+            return
+        if self._follower >= 0:
+            partition.counters.replication_bytes_out += size
+        else:
+            partition.counters.fetched(size)
 
     # -- evidence
 

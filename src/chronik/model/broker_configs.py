@@ -25,6 +25,7 @@ from chronik.model.topic_keys import TOPIC_KEYS
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _LIST, _SHORT = ConfigType.LONG, ConfigType.LIST, ConfigType.SHORT
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _FIXED: Final = UpdateMode.READ_ONLY
 _LIVE: Final = UpdateMode.CLUSTER_WIDE
 
@@ -55,6 +56,13 @@ _OWN: Final = (
     _key("controlled.shutdown.enable", _BOOLEAN, True, "Whether a stopping node hands over first."),
     _key("auto.leader.rebalance.enable", _BOOLEAN, True, "Whether preferred leaders return."),
     _key("leader.imbalance.check.interval.seconds", _LONG, 300, "How often that is looked at.", 1),
+    _key(
+        "leader.imbalance.per.broker.percentage",
+        _INT,
+        10,
+        "A node that lacks more of its preferred partitions gets them back.",
+        0,
+    ),
     _key("log.retention.check.interval.ms", _LONG, 300_000, "How often retention runs.", 1),
     _key("log.cleaner.enable", _BOOLEAN, True, "Whether compaction runs."),
     _key("log.cleaner.backoff.ms", _LONG, 15_000, "Pause when nothing is to compact.", 0),
@@ -79,7 +87,49 @@ _OWN: Final = (
     _key("transaction.state.log.num.partitions", _INT, 50, "Partitions of that topic.", 1),
     _key("transaction.state.log.replication.factor", _SHORT, 3, "Its replicas.", 1),
     _key("producer.id.expiration.ms", _INT, 86_400_000, "An idle producer is forgotten.", 1),
+    ConfigKey(
+        "replica.selector.class",
+        _STRING,
+        "",
+        "Where consumers read: at the leader, or at a replica in their own rack (KIP-392).",
+        choices=("", RACK_AWARE_SELECTOR),
+    ),
     _key("replica.lag.time.max.ms", _LONG, 30_000, "A follower further behind leaves the ISR."),
+    _key(
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        5000,
+        "How often the watermarks are written for the next start.",
+        1,
+    ),
+    _key(
+        "chronik.watermark.checkpoint.min.interval.ms",
+        _LONG,
+        500,
+        "How often at most, where a written watermark is far behind.",
+        100,
+    ),
+    _key(
+        "chronik.watermark.checkpoint.lag.messages",
+        _LONG,
+        10_000,
+        "Messages behind which a written watermark is far behind.",
+        1,
+    ),
+    _key(
+        "chronik.watermark.behind.warn.messages",
+        _LONG,
+        10,
+        "A log end that stays this far ahead of the watermark is reported.",
+        0,
+    ),
+    _key(
+        "chronik.watermark.behind.alarm.messages",
+        _LONG,
+        100,
+        "From here on it is an alarm.",
+        0,
+    ),
     _key("replica.fetch.max.bytes", _INT, 1_048_576, "Bytes per partition of its fetch.", 0),
     _key("replica.fetch.response.max.bytes", _INT, 10_485_760, "Bytes of its fetch.", 0),
     _key("replica.fetch.wait.max.ms", _INT, 500, "How long its fetch waits for data."),

@@ -58,6 +58,8 @@ class EventKind(IntEnum):
     """`peer` (-1: nobody) leads the partition, or the metadata log, in `leader_epoch`."""
     ERROR = 32
     """An unexpected exception; `detail` holds the trace id that the log line has too."""
+    WATERMARK_BEHIND = 33
+    """The leader's log end stays ahead of the watermark; `detail` is `warn`, `alarm`, or `ok`."""
 
 
 Row = tuple[int | str | None, ...]
