@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.cluster_nodes.machines import Machines
 from tests.cluster_nodes.ports import reserve
 from tests.cluster_nodes.proxies import Network
 from tests.faults.nodes import frame_of, newest, response_class
@@ -81,6 +82,7 @@ class Cluster:
         *options: str,
         durability: str = "os",
         proxied: bool = False,
+        faulty: bool = False,
         min_insync: int = 2,
     ) -> None:
         self.directory = directory
@@ -89,6 +91,7 @@ class Cluster:
         self.peer_ports = {node: base + 2 + node for node in NODES}
         self.http_ports = {node: base + 5 + node for node in NODES}
         self.network = Network(self.peer_ports) if proxied else None
+        self.machines = Machines(directory, NODES) if faulty else None
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._logs_read: dict[int, int] = {}
         self._options = (
@@ -113,9 +116,10 @@ class Cluster:
             command += ["--peer-port", str(self.peer_ports[node]), "--peers", self._peers(node)]
             options = [one.replace("{node}", str(node)) for one in self._options]
             command += ["--http-port", str(self.http_ports[node]), *options]
+            environment = self.machines.environment(node) if self.machines else None
             with self.log_path(node).open("ab") as log:
                 self._processes[node] = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
                 )
 
     def _peers(self, node: int) -> str:
@@ -189,10 +193,12 @@ class Cluster:
         if self.network is not None:
             self.network.close()
 
-    def mend(self) -> None:
+    def mend(self, seconds: float = SECONDS_MAX) -> None:
         """All three nodes up and in sync again, whatever a test has left."""
         if self.network is not None:
             self.network.heal()
+        if self.machines is not None:
+            self.machines.heal()
         for node, process in list(self._processes.items()):
             process.send_signal(signal.SIGCONT)
             if process.poll() is not None:
@@ -200,7 +206,7 @@ class Cluster:
         missing = [node for node in NODES if node not in self._processes]
         self.start(*missing)
         for topic in self.metadata().topics:
-            self.wait_full_isr(topic.name)
+            self.wait_full_isr(topic.name, seconds)
 
     @contextlib.contextmanager
     def running(self) -> Iterator["Cluster"]:
@@ -299,19 +305,26 @@ class Cluster:
 
         return eventually(full, seconds, f"a full ISR of {topic}")
 
-    def end_offset(self, topic: str, partition: int = 0, port: int | None = None) -> int:
+    def end_offset(
+        self, topic: str, partition: int = 0, port: int | None = None, seconds: float = 15.0
+    ) -> int:
         """The high watermark as ListOffsets tells it."""
-        return self.list_offset(topic, partition, -1, port)
+        return self.list_offset(topic, partition, -1, port, seconds)
 
     def list_offset(
-        self, topic: str, partition: int, timestamp: int, port: int | None = None
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        port: int | None = None,
+        seconds: float = 15.0,
     ) -> int:
         wanted = ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
         )
         topics = [ListOffsetsTopic(name=topic, partitions=[wanted])]
         request = ListOffsetsRequest(replica_id=-1, topics=topics)
-        (answer,) = ask(port or self.any_port(), request, 7).topics[0].partitions
+        (answer,) = ask(port or self.any_port(), request, 7, seconds).topics[0].partitions
         if answer.error_code:
             raise ConnectionError(ErrorCode(answer.error_code).name)
         return int(answer.offset)

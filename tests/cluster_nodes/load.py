@@ -34,11 +34,22 @@ class Load:
     The offset is None where the client only learned that the record is there.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, acks: str = "all") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        acks: str = "all",
+        name: bytes = b"",
+        padding: bytes = b"",
+    ) -> None:
         config = {**CLIENT, "bootstrap.servers": bootstrap, "linger.ms": 1, "acks": acks}
         self._producer = Producer(
             {**config, "enable.idempotence": acks == "all", "message.timeout.ms": 60_000}
         )
+        self.name = name
+        """What its values begin with, so that several can share a topic."""
+        self._padding = padding
         self._topic = topic
         self._partitions = partitions
         self._stop = threading.Event()
@@ -64,7 +75,7 @@ class Load:
             try:
                 self._producer.produce(
                     self._topic,
-                    b"%d" % n,
+                    b"%s%d%s" % (self.name, n, self._padding),
                     partition=n % self._partitions,
                     on_delivery=partial(self._delivered, n),
                 )
@@ -80,6 +91,12 @@ class Load:
             return
         self.acked[n] = (message.partition(), message.offset())
         self.ack_times[message.partition()].append(time.monotonic())
+
+    def number_in(self, value: bytes) -> int | None:
+        """Which of its records it is; None if it is another's."""
+        if not value.startswith(self.name):
+            return None
+        return int(value.removeprefix(self.name).removesuffix(self._padding))
 
     def longest_gap_s(self, partition: int, since: float = 0.0) -> float:
         """The longest time without an acknowledgement."""
@@ -143,12 +160,15 @@ def _is_at(found: tuple[int, int] | None, acked: tuple[int, int | None]) -> bool
 def check_delivery(load: Load, found: dict[tuple[int, int], bytes]) -> None:
     """Every acknowledged record is there once, at its offset, in order; nothing is there twice."""
     assert not load.failed, load.failed[:3]
-    places = {int(value): place for place, value in found.items()}
+    places: dict[int, tuple[int, int]] = {}
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for place, value in sorted(found.items()):
+        number = load.number_in(value)
+        if number is not None:
+            places[number] = place
+            by_partition[place[0]].append(number)
     lost = [n for n, place in load.acked.items() if not _is_at(places.get(n), place)]
     assert not lost, f"{len(lost)} acknowledged records are lost, first {load.acked[lost[0]]}"
-    by_partition: dict[int, list[int]] = defaultdict(list)
-    for (partition, _), value in sorted(found.items()):
-        by_partition[partition].append(int(value))
     for partition, numbers in by_partition.items():
         wrong = [pair for pair in pairwise(numbers) if pair[0] >= pair[1]]
         assert not wrong, f"partition {partition}: twice or out of order: {wrong[:5]}"

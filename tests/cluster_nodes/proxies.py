@@ -1,43 +1,34 @@
 """The network between the nodes as one TCP proxy per direction of a pair, to be cut and mended.
 
 Node a reaches node b through `port(a, b)`. A cut holds bytes back, as a network does that loses
-packets: connections stay open, and what was held back arrives when the cut is mended.
+packets: connections stay open, and what was held back arrives, in order, when the cut is mended.
 """
 
-import selectors
-import socket
+import asyncio
+import contextlib
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 from tests.servers import HOST
 
 CHUNK = 1 << 16
-
-
-class _Pipe:
-    """Bytes of one direction of one connection."""
-
-    def __init__(self, source: socket.socket, target: socket.socket, way: tuple[int, int]) -> None:
-        self.source = source
-        self.target = target
-        self.way = way
+Way = tuple[int, int]
 
 
 class Network:
-    """Proxies between all pairs, in one thread."""
+    """Proxies between all pairs, on an event loop of their own; a node that hangs holds up none."""
 
     def __init__(self, peer_ports: dict[int, int]) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._cut: set[tuple[int, int]] = set()
-        self._held: list[tuple[_Pipe, bytes]] = []
-        self._ports: dict[tuple[int, int], int] = {}
-        self._lock = threading.Lock()
-        self._ended = False
-        for source in peer_ports:
-            for target, port in peer_ports.items():
-                if source != target:
-                    self._listen(source, target, port)
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ports: dict[Way, int] = {}
+        self._open: dict[Way, asyncio.Event] = {}
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        self._do(self._listen(peer_ports))
 
     def port(self, source: int, target: int) -> int:
         """Where `source` finds `target`."""
@@ -45,78 +36,93 @@ class Network:
 
     def cut(self, source: int, target: int) -> None:
         """Nothing that `source` sends reaches `target` any more."""
-        with self._lock:
-            self._cut.add((source, target))
+        self._do(self._set([(source, target)], is_open=False))
 
     def isolate(self, node: int) -> None:
         """Nothing reaches the node, and nothing leaves it."""
-        for one, other in list(self._ports):
-            if node in {one, other}:
-                self.cut(one, other)
+        self._do(self._set([way for way in self._ports if node in way], is_open=False))
 
     def heal(self) -> None:
         """What was held back arrives now."""
-        with self._lock:
-            self._cut.clear()
-            held, self._held = self._held, []
-        for pipe, data in held:
-            self._deliver(pipe, data)
+        self._do(self._set(list(self._ports), is_open=True))
 
     def close(self) -> None:
-        self._ended = True
+        self._do(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
-        self._selector.close()
+        self._loop.close()
 
-    def _listen(self, source: int, target: int, target_port: int) -> None:
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, 0))
-        listener.listen(64)
-        self._ports[source, target] = listener.getsockname()[1]
-        self._selector.register(listener, selectors.EVENT_READ, (source, target, target_port))
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
-    def _run(self) -> None:
-        while not self._ended:
-            for key, _ in self._selector.select(0.05):
-                if isinstance(key.data, _Pipe):
-                    self._move(key.data)
-                else:
-                    self._accept(key.fileobj, *key.data)  # type: ignore[arg-type]
+    async def _set(self, ways: list[Way], *, is_open: bool) -> None:
+        for way in ways:
+            if is_open:
+                self._open[way].set()
+            else:
+                self._open[way].clear()
 
-    def _accept(self, listener: socket.socket, source: int, target: int, port: int) -> None:
-        near, _ = listener.accept()
+    async def _listen(self, peer_ports: dict[int, int]) -> None:
+        for source in peer_ports:
+            for target, port in peer_ports.items():
+                if source != target:
+                    await self._listen_for((source, target), port)
+
+    async def _listen_for(self, way: Way, target_port: int) -> None:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._begin(self._connect(way, target_port, reader, writer))
+
+        server = await asyncio.start_server(accept, HOST, 0)
+        self._servers.append(server)
+        self._ports[way] = server.sockets[0].getsockname()[1]
+        self._open[way] = asyncio.Event()
+        self._open[way].set()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(
+        self, way: Way, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            far = socket.create_connection((HOST, port), timeout=1)
+            far_reader, far_writer = await asyncio.open_connection(HOST, port)
         except OSError:
-            near.close()
+            writer.close()
             return
-        for one in (near, far):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        there, back = _Pipe(near, far, (source, target)), _Pipe(far, near, (target, source))
-        self._selector.register(near, selectors.EVENT_READ, there)
-        self._selector.register(far, selectors.EVENT_READ, back)
+        self._writers |= {writer, far_writer}
+        self._begin(self._move(reader, far_writer, way))
+        self._begin(self._move(far_reader, writer, (way[1], way[0])))
 
-    def _move(self, pipe: _Pipe) -> None:
-        try:
-            data = pipe.source.recv(CHUNK)
-        except OSError:
-            data = b""
-        with self._lock:
-            if pipe.way in self._cut and data:
-                self._held.append((pipe, data))
-                return
-        self._deliver(pipe, data)
+    async def _move(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
+    ) -> None:
+        """One direction of one connection; its end is held back by a cut as its bytes are."""
+        with contextlib.suppress(OSError):
+            while data := await self._read(reader):
+                await self._open[way].wait()
+                writer.write(data)
+                await writer.drain()
+        await self._open[way].wait()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        self._writers.discard(writer)
 
-    def _deliver(self, pipe: _Pipe, data: bytes) -> None:
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
         try:
-            if data:
-                pipe.target.sendall(data)
-                return
+            return await reader.read(CHUNK)
         except OSError:
-            pass
-        for one in (pipe.source, pipe.target):
-            if one.fileno() >= 0:
-                self._selector.unregister(one)
-                one.close()
+            return b""
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        ends = (writer.wait_closed() for writer in self._writers)
+        await asyncio.gather(*ends, return_exceptions=True)

@@ -100,7 +100,12 @@ class Partitions:
     def find(
         self, topic: str | None, topic_id: bytes | None, index: int
     ) -> tuple[Partition | None, ErrorCode]:
-        """By id where there is one, else by name; and the error to answer where there is none."""
+        """By id where there is one, else by name; and the error to answer where there is none.
+
+        Peers reach a node before it has its metadata: that it knows no topic says nothing then.
+        """
+        if not self._recovered:
+            return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if topic_id is None:
             found = self.by_name(topic or "", index)
             return found, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,51 @@
+"""Real processes, real clients, faults drawn from a seed: nothing acknowledged is lost.
+
+Four rounds in the ordinary suite, fifty with `make soak ARGS=tests/cluster_nodes/test_chaos.py`;
+CHRONIK_CHAOS="seed rounds" or "seed fault fault ..." runs others.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.cluster_nodes.chaos import Chaos, draw
+from tests.cluster_nodes.kit import Cluster
+
+pytestmark = pytest.mark.integration
+ROUNDS = ["kill_leader", "one_way", "full_disk_and_kill", "wipe"]
+PAUSE_S, LONG_PAUSE_S = 3.0, 30.0
+RECOVERY_SECONDS_MAX = 3.0
+UNAFFECTED_SECONDS_MAX = 1.0
+
+
+def play(directory: Path, seed: int, rounds: list[str], pause_s: float) -> Chaos:
+    durability = "fsync" if seed % 2 else "os"
+    with (
+        Cluster(directory, durability=durability, proxied=True, faulty=True).running() as cluster,
+        Chaos(cluster, seed, pause_s) as chaos,
+    ):
+        for name in rounds:
+            chaos.round(name)
+    chaos.note(chaos.times())
+    assert max(chaos.recovery_s, default=0) < RECOVERY_SECONDS_MAX, chaos.times()
+    assert max(chaos.beside_s, default=0) < UNAFFECTED_SECONDS_MAX, chaos.times()
+    return chaos
+
+
+def test_four_rounds_of_chaos_lose_nothing(tmp_path: Path) -> None:
+    play(tmp_path, 1, ROUNDS, PAUSE_S)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(5))
+def test_fifty_rounds_of_chaos_lose_nothing(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed, draw(0, 50)[seed * 10 : seed * 10 + 10], LONG_PAUSE_S)
+
+
+@pytest.mark.skipif("CHRONIK_CHAOS" not in os.environ, reason="runs what CHRONIK_CHAOS says")
+@pytest.mark.timeout(1200)
+def test_chaos_as_asked_for(tmp_path: Path) -> None:
+    seed, *words = os.environ["CHRONIK_CHAOS"].split()
+    rounds = draw(int(seed), int(words[0])) if words[0].isdigit() else words
+    play(tmp_path, int(seed), rounds, PAUSE_S)
