@@ -150,21 +150,24 @@ class Nemesis:
         """All learners in, as many voters out: majorities that need not share a member."""
         assert leader.node is not None
         conf = leader.node.conf_state
-        learners = [node for node in conf.learners if self._knows_cluster(node)]
+        learners = [node for node in conf.learners if self._knows_cluster(leader, node)]
         leaving = self.random.sample(conf.voters, min(len(learners), len(conf.voters) - 1))
         return tuple(MemberChange(ConfChangeType.ADD_VOTER, node) for node in learners) + tuple(
             MemberChange(ConfChangeType.REMOVE, node) for node in leaving
         )
 
-    def _knows_cluster(self, node: NodeId) -> bool:
-        machine = self.cluster.machines[node]
-        return machine.node is not None and not machine.is_empty
+    def _knows_cluster(self, leader: Machine, node: NodeId) -> bool:
+        """As an operator sees it: it has acknowledged, so it has the members on its disk.
+
+        One that has them in memory only may crash, and as an empty node it gives no vote.
+        """
+        assert leader.node is not None
+        progress = leader.node.state.progress.get(node)
+        return progress is not None and progress.match > 0
 
     def _draw_member(self, leader: Machine) -> MemberChange:
         """Empty machines become learners first: only who knows the cluster gives votes."""
         machine = self._some()
-        assert leader.node is not None
-        is_member = machine.id in leader.node.state.progress
-        if not self._knows_cluster(machine.id) or not is_member:
+        if not self._knows_cluster(leader, machine.id):
             return MemberChange(ConfChangeType.ADD_LEARNER, machine.id)
         return MemberChange(self.random.choice(list(ConfChangeType)), machine.id)
