@@ -265,6 +265,7 @@ class Node:
         broker.partitions.watch_roles(broker.coordinators.role_changed)
         await broker.partitions.recover(controller)
         controller.subscribe(broker.coordinators.image_changed)
+        controller.subscribe(broker.unknown_topics.image_changed)
         broker.isr.start(self._tasks)
         await self._lifecycle.start(self._tasks)
         await self._listener.start()

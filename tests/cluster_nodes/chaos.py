@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Self
 
-from tests.cluster_nodes.kit import NODES, Cluster, eventually
+from tests.cluster_nodes.kit import NODES, Cluster
 from tests.cluster_nodes.load import Load, check_delivery, read_all
 from tests.cluster_nodes.witnesses import Reader, Watermarks
 
@@ -23,6 +23,7 @@ BESIDE = "beside"
 PADDING = b"." * 300
 MEND_SECONDS_MAX = 60.0
 HOUR_S = 3600.0
+UNDER_WAY_S = 0.3
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,8 @@ class Chaos:
         self.pause_s = pause_s
         self.loads: list[Load] = []
         self.current: list[Load] = []
-        self.beside: Load | None = None
+        self.beside: list[Load] = []
+        """A producer per partition: answers leave a connection in order, so one would wait."""
         self.story: list[str] = []
         self.recovery_s: list[float] = []
         self.beside_s: list[float] = []
@@ -63,21 +65,17 @@ class Chaos:
         """Breaks something under load, mends it, proves that nothing is lost."""
         began = time.monotonic()
         number = len(self.loads) // 2
-        makes = [
-            Load(
-                self.cluster.bootstrap,
-                TOPIC,
-                PARTITIONS,
-                name=b"%d%s:" % (number, one),
-                padding=PADDING,
-            )
+        bootstrap = self.cluster.bootstrap
+        self.current = [
+            Load(bootstrap, TOPIC, PARTITIONS, name=b"%d%s:" % (number, one), padding=PADDING)
             for one in (b"a", b"b")
         ]
-        self.loads += makes
-        self.current = makes
-        self.beside = Load(self.cluster.bootstrap, BESIDE, 3, name=b"%d:" % number)
+        self.loads += self.current
+        self.beside = [Load(bootstrap, BESIDE, [one]) for one in range(3)]
         try:
-            with self.beside, makes[0], makes[1]:
+            with contextlib.ExitStack() as stack:
+                for load in (*self.beside, *self.current):
+                    stack.enter_context(load)
                 try:
                     self._wait_acked(60)
                     ACTS[name](self)
@@ -119,9 +117,10 @@ class Chaos:
         return [one for one, state in states.items() if state.leader_id == node]
 
     def some_leader(self) -> int:
-        """A node that leads a partition and does not lead the metadata log."""
+        """A node that leads a partition, and not the metadata log if there is such a one."""
         controller = self.cluster.controller()
-        return self.random.choice([n for n in NODES if n != controller and self.led_by(n)])
+        leaders = [node for node in NODES if self.led_by(node)]
+        return self.random.choice([node for node in leaders if node != controller] or leaders)
 
     def others(self, node: int) -> list[int]:
         return [one for one in NODES if one != node]
@@ -139,22 +138,18 @@ class Chaos:
         led = self.led_by(victim)
         states = self.cluster.partitions(BESIDE)
         away = [one for one, state in states.items() if victim not in state.replica_nodes]
-        assert self.beside is not None
-        since = time.monotonic()
+        killed = time.monotonic()
         self.cluster.kill(victim)
-        port = self.cluster.ports[self.others(victim)[0]]
-
-        def led_elsewhere() -> bool:
-            states = self.cluster.partitions(TOPIC, port).values()
-            return all(state.leader_id not in {victim, -1} for state in states)
-
-        eventually(led_elsewhere)
-        self._wait_acked(90)
-        gaps = [self.current[0].longest_gap_s(one, since - 0.2) for one in led]
-        beside = [self.beside.longest_gap_s(one, since - 0.2) for one in away]
-        self.recovery_s += gaps
+        # What was under way to the client is no sign of life.
+        since = killed + UNDER_WAY_S
+        recovered = [self.current[0].first_ack_s(one, since) + UNDER_WAY_S for one in led]
+        beside = [self.beside[one].longest_gap_s(one, killed - 0.2) for one in away]
+        self.recovery_s += recovered
         self.beside_s += beside
-        self.note(f"node {victim} dead: gaps {gaps}, beside {beside}")
+        self.note(
+            f"node {victim} dead: {[round(one, 2) for one in recovered]} s until it goes on, "
+            f"beside {[round(one, 2) for one in beside]}"
+        )
 
     def kill_two(self) -> None:
         first, second = self.random.sample(NODES, 2)

@@ -291,9 +291,9 @@ class Cluster:
         assert result.error_code == 0, (ErrorCode(result.error_code), result.error_message)
         self.wait_full_isr(topic)
 
-    def delete(self, topic: str) -> None:
+    def delete(self, topic: str, port: int | None = None) -> None:
         request = delete_topics.DeleteTopicsRequest(topic_names=[topic])
-        (result,) = ask(self.any_port(), request, 5).responses
+        (result,) = ask(port or self.any_port(), request, 5).responses
         assert result.error_code == 0, ErrorCode(result.error_code)
 
     def wait_full_isr(self, topic: str, seconds: float = SECONDS_MAX) -> float:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -38,7 +38,7 @@ class Load:
         self,
         bootstrap: str,
         topic: str,
-        partitions: int,
+        partitions: int | Sequence[int],
         acks: str = "all",
         name: bytes = b"",
         padding: bytes = b"",
@@ -51,7 +51,7 @@ class Load:
         """What its values begin with, so that several can share a topic."""
         self._padding = padding
         self._topic = topic
-        self._partitions = partitions
+        self._partitions = range(partitions) if isinstance(partitions, int) else partitions
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.acked: dict[int, tuple[int, int | None]] = {}
@@ -76,7 +76,7 @@ class Load:
                 self._producer.produce(
                     self._topic,
                     b"%s%d%s" % (self.name, n, self._padding),
-                    partition=n % self._partitions,
+                    partition=self._partitions[n % len(self._partitions)],
                     on_delivery=partial(self._delivered, n),
                 )
             except BufferError:
@@ -102,6 +102,15 @@ class Load:
         """The longest time without an acknowledgement."""
         times = [one for one in self.ack_times[partition] if one >= since]
         return max((b - a for a, b in pairwise(times)), default=0.0)
+
+    def first_ack_s(self, partition: int, since: float, seconds: float = 30) -> float:
+        """Waits for the first acknowledgement after a moment; the seconds between them."""
+        while True:
+            times = [one for one in list(self.ack_times[partition]) if one > since]
+            if times:
+                return times[0] - since
+            assert time.monotonic() - since < seconds, f"no ack on partition {partition}"
+            time.sleep(0.005)
 
     def wait_acked(self, more: int, seconds: float = 30) -> float:
         """Returns once `more` further records are acknowledged."""

@@ -16,9 +16,11 @@ ROUNDS = ["kill_leader", "one_way", "full_disk_and_kill", "wipe"]
 PAUSE_S, LONG_PAUSE_S = 3.0, 30.0
 RECOVERY_SECONDS_MAX = 3.0
 UNAFFECTED_SECONDS_MAX = 1.0
+BUSY = 3
+"""The ordinary suite runs beside others: its limits are so many times as wide."""
 
 
-def play(directory: Path, seed: int, rounds: list[str], pause_s: float) -> Chaos:
+def play(directory: Path, seed: int, rounds: list[str], pause_s: float, slack: int = BUSY) -> None:
     durability = "fsync" if seed % 2 else "os"
     with (
         Cluster(directory, durability=durability, proxied=True, faulty=True).running() as cluster,
@@ -27,9 +29,8 @@ def play(directory: Path, seed: int, rounds: list[str], pause_s: float) -> Chaos
         for name in rounds:
             chaos.round(name)
     chaos.note(chaos.times())
-    assert max(chaos.recovery_s, default=0) < RECOVERY_SECONDS_MAX, chaos.times()
-    assert max(chaos.beside_s, default=0) < UNAFFECTED_SECONDS_MAX, chaos.times()
-    return chaos
+    assert max(chaos.recovery_s, default=0) < slack * RECOVERY_SECONDS_MAX, chaos.times()
+    assert max(chaos.beside_s, default=0) < slack * UNAFFECTED_SECONDS_MAX, chaos.times()
 
 
 def test_four_rounds_of_chaos_lose_nothing(tmp_path: Path) -> None:
@@ -38,9 +39,9 @@ def test_four_rounds_of_chaos_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(5))
-def test_fifty_rounds_of_chaos_lose_nothing(tmp_path: Path, seed: int) -> None:
-    play(tmp_path, seed, draw(0, 50)[seed * 10 : seed * 10 + 10], LONG_PAUSE_S)
+@pytest.mark.parametrize("part", range(5))
+def test_fifty_rounds_of_chaos_lose_nothing(tmp_path: Path, part: int) -> None:
+    play(tmp_path, part, draw(0, 50)[part * 10 : part * 10 + 10], LONG_PAUSE_S, slack=1)
 
 
 @pytest.mark.skipif("CHRONIK_CHAOS" not in os.environ, reason="runs what CHRONIK_CHAOS says")

@@ -19,6 +19,7 @@ from chronik.broker.partitions import Partitions
 from chronik.broker.peering import PeerApi, Peers
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.recompression import Recompression
+from chronik.broker.unknown_topics import UnknownTopics
 from chronik.model.broker_configs import RACK_AWARE_SELECTOR, effective
 from chronik.model.configs import BrokerLayers
 from chronik.model.settings import NodeSettings
@@ -59,6 +60,7 @@ class Broker:
     peers: Peers
     tasks: asyncio.TaskGroup
     listener_name: str = "PLAINTEXT"
+    unknown_topics: UnknownTopics = field(default_factory=UnknownTopics)
     _counters: dict[int, ApiCounters] = field(default_factory=dict)
 
     @property

@@ -18,7 +18,7 @@ from chronik.broker.metrics import Metrics
 from chronik.broker.opening import Opened, open_partition
 from chronik.broker.partition import Partition
 from chronik.broker.status import PartitionStatus
-from chronik.cluster.image import ClusterImage, Topic
+from chronik.cluster.image import ClusterImage, PartitionState, Topic
 from chronik.model.errors import ErrorCode
 from chronik.model.topic_configs import TopicConfig, base_config, resolve
 from chronik.replica.state import ReplicaState
@@ -116,11 +116,20 @@ class Partitions:
 
     def leader_of(self, topic: str | None, topic_id: bytes | None, index: int) -> int:
         """The node that leads a partition as the metadata has it; -1 where none is known."""
+        state = self._assigned(topic, topic_id, index)
+        return -1 if state is None else state.leader
+
+    def is_assigned(self, topic: str | None, topic_id: bytes | None, index: int) -> bool:
+        """True where the metadata has the partition, wherever its replicas are."""
+        return self._assigned(topic, topic_id, index) is not None
+
+    def _assigned(
+        self, topic: str | None, topic_id: bytes | None, index: int
+    ) -> PartitionState | None:
         name = topic if topic_id is None else self._image_name(topic_id)
         if name is None or self._image is None:
-            return -1
-        state = self._image.partition(name, index)
-        return -1 if state is None else state.leader
+            return None
+        return self._image.partition(name, index)
 
     def id_of(self, topic: str) -> bytes:
         """The id of a topic; zeros where there is none."""

@@ -75,8 +75,10 @@ def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str] | None:
     return None
 
 
-def _append(answer: "_Answer", wanted: ProducePartition, now_ms: int) -> None:
-    partition = answer.find(wanted)
+def _append(
+    answer: "_Answer", wanted: ProducePartition, now_ms: int, *, waited: bool = False
+) -> None:
+    partition = answer.find(wanted, waited=waited)
     if partition is None:
         return
     if answer.tracing:
@@ -141,6 +143,10 @@ def _take_over(results: list["_Result"], answer: messages.ProduceResponse) -> No
             # Batches before it may have failed here when the leader changed. Its producer shall
             # send all of them anew in order, not give its sequence up and send some of them twice.
             result.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another node leads it now")
+            continue
+        if one.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            # This node knows the topic; to the client it must not look deleted.
+            result.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER, "its leader does not know of it yet")
             continue
         result.code = ErrorCode(one.error_code)
         result.message = one.error_message
@@ -224,7 +230,7 @@ class _Answer:
         """By leader: what another node appends."""
         self._timer: TimerHandle | None = None
 
-    def find(self, wanted: ProducePartition) -> Partition | None:
+    def find(self, wanted: ProducePartition, *, waited: bool = False) -> Partition | None:
         """The partition, where this node leads it; else what becomes of it is noted."""
         partitions = self.broker.partitions
         partition, code = partitions.find(wanted.topic, wanted.topic_id, wanted.index)
@@ -236,16 +242,36 @@ class _Answer:
             self._results.append(result)
             self._elsewhere.setdefault(leader, []).append(result)
             return None
-        if partition is not None or leader >= 0:
+        known = partitions.is_assigned(wanted.topic, wanted.topic_id, wanted.index)
+        if partition is not None or known:
             self.refuse(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER, "another node leads it now")
+        elif code is ErrorCode.UNKNOWN_TOPIC_ID and not waited:
+            self._wait_for_topic(wanted)
         else:
             topic = repr(wanted.topic) if wanted.topic is not None else "with this id"
             self.refuse(wanted, code, f"no partition {wanted.index} of a topic {topic} is here")
         return None
 
+    def _wait_for_topic(self, wanted: ProducePartition) -> None:
+        """The client knows more of the metadata than this node, or less: time will tell."""
+        assert wanted.topic_id is not None
+        self._open += 1
+        # Less than the request's own time, so that it has its answer by then.
+        wait_s = self.timeout_ms / 2000
+        resume = partial(self._waited_for_topic, wanted)
+        self.broker.unknown_topics.wait(wanted.topic_id, wait_s, resume)
+
+    def _waited_for_topic(self, wanted: ProducePartition) -> None:
+        _append(self, wanted, self.broker.clock.now_ms(), waited=True)
+        self.forward_others()
+        self._open -= 1
+        if self._open == 0 and self._asked:
+            self._send()
+
     def forward_others(self) -> None:
         """Asks the other leaders; this answer waits for theirs."""
-        for leader, results in self._elsewhere.items():
+        elsewhere, self._elsewhere = self._elsewhere, {}
+        for leader, results in elsewhere.items():
             self._open += 1
             self.broker.spawn(self._forward(leader, results))
 
