@@ -80,8 +80,8 @@ class Producer(_Looped):
     def _done(self, future: Any) -> None:
         self._ended.append((self._waiting.pop(future), future))
 
-    def drain(self) -> None:
-        self._run(asyncio.sleep(0))
+    def drain(self, wait_s: float = 0.0) -> None:
+        self._run(asyncio.sleep(wait_s))
         ended, self._ended = self._ended, []
         sequences, partitions, offsets = [], [], []
         for sequence, future in ended:
@@ -96,9 +96,15 @@ class Producer(_Looped):
                 self._log.ended(sequence, outcome_of(name), name)
         self._log.acked(sequences, partitions, offsets)
 
-    def close(self, timeout_s: float) -> int:
+    def settle(self, timeout_s: float) -> int:
         with suppress(TimeoutError):  # what has no outcome after the timeout is counted below
             self._run(asyncio.wait_for(self._client.flush(), timeout_s))
+        self.drain()
+        return len(self._waiting)
+
+    def close(self, timeout_s: float) -> int:
+        self.settle(timeout_s)
+        with suppress(TimeoutError):
             self._run(asyncio.wait_for(self._client.stop(), timeout_s))
         self.drain()
         self._close_loop()

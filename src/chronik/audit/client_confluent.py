@@ -1,5 +1,6 @@
 """confluent-kafka (librdkafka) as an auditor's client: the fast one, and the one for topics."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,9 +22,11 @@ from chronik.audit.clients import (
 from chronik.audit.ledger import SendLog
 from chronik.audit.payload import sequences_of
 from chronik.audit.record_log import Polled
+from chronik.audit.rows import Outcome
 
 QUEUE_MESSAGES_MAX = 100_000
 REQUEST_TIMEOUT_S = 15.0
+_END = confluent_kafka.KafkaError._PARTITION_EOF
 
 
 class Producer:
@@ -33,17 +36,7 @@ class Producer:
         self._log, self._topic = log, settings.topic
         self._acked: list[Any] = []
         self._delivered = self._callback(acks=settings.acks != "0")
-        self._client: Any = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": settings.bootstrap,
-                "acks": settings.acks,
-                "enable.idempotence": settings.idempotent,
-                "linger.ms": 5,
-                "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
-                "message.timeout.ms": int(settings.timeout_s * 1000),
-                "log_level": 2,
-            }
-        )
+        self._client: Any = confluent_kafka.Producer(producer_config(settings))
 
     def send(self, records: Sequence[Outgoing]) -> None:
         produce, delivered = self._client.produce, self._delivered
@@ -61,16 +54,20 @@ class Producer:
                     self._log.ended(sequence, outcome_of(name), name)
                     break
 
-    def drain(self) -> None:
-        self._client.poll(0)
+    def drain(self, wait_s: float = 0.0) -> None:
+        self._client.poll(wait_s)
         self._report()
 
-    def close(self, timeout_s: float) -> int:
+    def settle(self, timeout_s: float) -> int:
         deadline = time.perf_counter() + timeout_s
         while len(self._client) and time.perf_counter() < deadline:
             self._client.poll(0.01)
             self._report()
+        self._report()
         return len(self._client)
+
+    def close(self, timeout_s: float) -> int:
+        return self.settle(timeout_s)
 
     def _callback(self, *, acks: bool) -> Callable[[Any, Any], None]:
         """Called for every record: what it needs is bound once."""
@@ -99,12 +96,57 @@ class Producer:
             messages.clear()
 
 
+class TransactionalProducer(Producer):
+    """The same in transactions; each has ended, or its end is unknown, before the next begins."""
+
+    def __init__(self, settings: ProducerSettings, log: SendLog) -> None:
+        super().__init__(settings, log)
+        self._timeout_s = settings.timeout_s
+        try:
+            self._client.init_transactions(min(settings.timeout_s, REQUEST_TIMEOUT_S))
+        except confluent_kafka.KafkaException as error:
+            said = error.args[0].str()
+            raise ClientError(f"this cluster does not serve transactions: {said}") from error
+
+    def begin_transaction(self) -> None:
+        self._client.begin_transaction()
+
+    def end_transaction(self, *, commit: bool) -> tuple[Outcome, str]:
+        """Flushed before the end, so that what is aborted has been in the log."""
+        self.settle(self._timeout_s)
+        ended = self._ending(self._client.commit_transaction) if commit else None
+        if ended is None:
+            ended = self._ending(self._client.abort_transaction) or (Outcome.INFO, "not aborted")
+            if ended[0] == Outcome.OK:
+                ended = (Outcome.FAIL, "aborted")
+        self._report()
+        return ended
+
+    def _ending(self, end: Callable[[float], None]) -> tuple[Outcome, str] | None:
+        """None says that the transaction has to be aborted."""
+        deadline = time.perf_counter() + self._timeout_s
+        while True:
+            try:
+                end(max(1.0, deadline - time.perf_counter()))
+            except confluent_kafka.KafkaException as error:
+                failure = error.args[0]
+                if failure.txn_requires_abort():
+                    return None
+                if failure.fatal():
+                    raise ClientError(f"the transactional producer: {failure.str()}") from error
+                if not failure.retriable() or time.perf_counter() > deadline:
+                    return Outcome.INFO, str(failure.name())
+            else:
+                return Outcome.OK, ""
+
+
 class Consumer:
     """Assigned partitions from their beginning, or a group."""
 
     def __init__(self, settings: ConsumerSettings, moved: Moved) -> None:
         self._settings, self._moved = settings, moved
         self._start = -1 if settings.group else 0
+        self._ends: dict[int, int] = {}
         self._client: Any = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": settings.bootstrap,
@@ -113,6 +155,7 @@ class Consumer:
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": settings.fetch_wait_ms,
+                "enable.partition.eof": True,
                 "log_level": 2,
             }
         )
@@ -129,11 +172,19 @@ class Consumer:
     def poll(self, timeout_s: float) -> list[Polled]:
         with transient(confluent_kafka.KafkaException):
             messages = self._client.consume(self._settings.poll_records_max, timeout_s)
-        return [
-            Polled(m.partition(), m.offset(), m.key(), m.value(), _epoch(m))
-            for m in messages
-            if m.error() is None
-        ]
+        return [self._polled(message) for message in messages if self._is_record(message)]
+
+    def _is_record(self, message: Any) -> bool:
+        error, partition = message.error(), message.partition()
+        if error is None:
+            self._ends.pop(partition, None)
+        elif error.code() == _END:
+            self._ends[partition] = message.offset()
+        return error is None
+
+    def _polled(self, message: Any) -> Polled:
+        place = (message.partition(), message.offset())
+        return Polled(*place, message.key(), message.value(), _epoch(message))
 
     def places(self) -> dict[int, Place]:
         found = {}
@@ -144,6 +195,8 @@ class Consumer:
                 ends = self._client.get_watermark_offsets(place, cached=True)
             # Nothing read yet: an assigned partition is still where it began.
             position = place.offset if place.offset >= 0 else self._start
+            # Aborted records and control records are passed without a record to tell of it.
+            position = self._ends.get(place.partition, position)
             found[place.partition] = Place(position, ends[1] if ends and ends[1] >= 0 else -1)
         return found
 
@@ -156,6 +209,7 @@ class Consumer:
 
     def _revoked(self, client: Any, places: list[Any]) -> None:
         for place in places:
+            self._ends.pop(place.partition, None)
             self._moved("revoke", place.partition, -1)
 
     def _at(self, partition: int, offset: int) -> Any:
@@ -177,6 +231,15 @@ class Cluster:
             raise ClientError(f"cannot reach {self._bootstrap}: {error.args[0].str()}") from error
         ordered = sorted(metadata.brokers.items())
         return [f"{broker.host}:{broker.port}" for _, broker in ordered]
+
+    def leaders(self, topic: str) -> dict[int, tuple[int, str]]:
+        """Per partition the leader and the in-sync replicas, as some broker knows them now."""
+        with transient(confluent_kafka.KafkaException):
+            found = self._admin.list_topics(topic, timeout=1.0).topics[topic]
+        return {
+            number: (part.leader, ",".join(map(str, sorted(part.isrs))))
+            for number, part in found.partitions.items()
+        }
 
     def create_topic(self, topic: str, partitions: int, replication: int) -> None:
         asked = NewTopic(topic, partitions, replication)
@@ -224,6 +287,33 @@ class Cluster:
                 time.sleep(0.2)
             else:
                 return int(low), int(high)
+
+
+def _quiet_logger() -> logging.Logger:
+    """What the library complains about is an outcome in the ledger, or the error that is told."""
+    quiet = logging.getLogger(f"{__name__}.librdkafka")
+    quiet.propagate = False
+    quiet.addHandler(logging.NullHandler())
+    return quiet
+
+
+_QUIET = _quiet_logger()
+
+
+def producer_config(settings: ProducerSettings) -> dict[str, Any]:
+    config = {
+        "bootstrap.servers": settings.bootstrap,
+        "acks": settings.acks,
+        "enable.idempotence": settings.idempotent,
+        "linger.ms": 5,
+        "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
+        "message.timeout.ms": int(settings.timeout_s * 1000),
+        "log_level": 2,
+        "logger": _QUIET,
+    }
+    if settings.transactional_id:
+        config["transactional.id"] = settings.transactional_id
+    return config
 
 
 def _offset(message: Any) -> int:

@@ -1,5 +1,6 @@
 """kafka-python as an auditor's client: the one of the seed notes."""
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -48,7 +49,9 @@ class Producer:
             future.add_callback(self._keep, sequence)
             future.add_errback(self._fail, sequence)
 
-    def drain(self) -> None:
+    def drain(self, wait_s: float = 0.0) -> None:
+        if wait_s:
+            time.sleep(wait_s)
         sequences, partitions, offsets = [], [], []
         while self._ended:
             sequence, metadata, error = self._ended.popleft()
@@ -62,9 +65,14 @@ class Producer:
                 self._log.ended(sequence, outcome_of(name), name)
         self._log.acked(sequences, partitions, offsets)
 
-    def close(self, timeout_s: float) -> int:
+    def settle(self, timeout_s: float) -> int:
         with suppress(KafkaError):  # what has no outcome after the timeout is counted below
             self._client.flush(timeout=timeout_s)
+        self.drain()
+        return self._sent - self._reported
+
+    def close(self, timeout_s: float) -> int:
+        self.settle(timeout_s)
         self._client.close(timeout=timeout_s)
         self.drain()
         return self._sent - self._reported
@@ -87,6 +95,7 @@ class Consumer:
             group_id=settings.group or None,
             enable_auto_commit=bool(settings.group),
             auto_offset_reset="earliest",
+            isolation_level="read_committed",
             max_poll_records=settings.poll_records_max,
             fetch_max_wait_ms=settings.fetch_wait_ms,
         )

@@ -39,6 +39,8 @@ class ProducerSettings(NamedTuple):
     acks: str = "all"
     idempotent: bool = False
     timeout_s: float = 60.0
+    transactional_id: str = ""
+    """Not empty: every send belongs to a transaction (KIP-98)."""
 
 
 class ConsumerSettings(NamedTuple):
@@ -73,9 +75,25 @@ class ProducerClient(Protocol):
     """Sends records and reports every outcome to the log, on the caller's thread."""
 
     def send(self, records: Sequence[Outgoing]) -> None: ...
-    def drain(self) -> None: ...
+    def drain(self, wait_s: float = 0.0) -> None:
+        """Reports the outcomes that are known, after waiting at most so long for more."""
+        ...
+
+    def settle(self, timeout_s: float) -> int:
+        """Waits until every send has an outcome; returns how many have none."""
+        ...
+
     def close(self, timeout_s: float) -> int:
         """Waits for the rest; returns how many have no outcome."""
+        ...
+
+
+class TransactionalClient(ProducerClient, Protocol):
+    """A producer whose sends stand between `begin_transaction` and `end_transaction`."""
+
+    def begin_transaction(self) -> None: ...
+    def end_transaction(self, *, commit: bool) -> tuple[Outcome, str]:
+        """ok is committed, fail is aborted, info is what nobody knows; and the error."""
         ...
 
 
@@ -93,6 +111,12 @@ Moved = Callable[[str, int, int], None]
 
 def open_producer(name: str, settings: ProducerSettings, log: SendLog) -> ProducerClient:
     client: ProducerClient = _opened(_module(name).Producer, settings, log)
+    return client
+
+
+def open_transactional(settings: ProducerSettings, log: SendLog) -> TransactionalClient:
+    """Of the three libraries, confluent-kafka tells exactly how a transaction ended."""
+    client: TransactionalClient = _opened(_module("confluent").TransactionalProducer, settings, log)
     return client
 
 

@@ -61,11 +61,19 @@ class LedgerWriter:
         self, path: Path, run: str, process: str, *, now_ns: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self.run, self.process, self.now_ns = run, process, now_ns
+        self._rows: list[Row] = []
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
         path.touch(exist_ok=False)
         self._file = pa.output_stream(str(path), buffer_size=FILE_BUFFER_BYTES)
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._stream = pa.ipc.new_stream(self._file, STORED, options=options)
-        self._rows: list[Row] = []
+
+    def rotate(self, path: Path) -> None:
+        """Ends the file and goes on in the next one."""
+        self.close()
+        self._open(path)
 
     def append(self, row: Row) -> None:
         """One row of any kind; written with the next flush, after what was written before it."""
@@ -114,24 +122,34 @@ class LedgerWriter:
 class _Block:
     """What was known at the beginning of the sends of one intent range."""
 
-    __slots__ = ("begins", "checksums", "first", "keys", "outstanding")
+    __slots__ = ("begins", "checksums", "first", "keys", "outstanding", "transactions")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.begins, self.checksums, self.keys = array("q"), array("q"), array("q")
+        self.transactions = array("q")
         self.outstanding = 0
 
-    def add(self, begin_ns: int, checksums: Sequence[int], keys: Sequence[int]) -> None:
-        self.begins += array("q", (begin_ns,)) * len(checksums)
+    def add(
+        self, begin_ns: int, checksums: Sequence[int], keys: Sequence[int], transaction: int
+    ) -> None:
+        count = len(checksums)
+        self.begins += array("q", (begin_ns,)) * count
         self.checksums += array("q", checksums)
-        self.keys += array("q", keys) if keys else array("q", (NONE,)) * len(checksums)
-        self.outstanding += len(checksums)
+        self.keys += array("q", keys) if keys else array("q", (NONE,)) * count
+        self.transactions += array("q", (transaction,)) * count
+        self.outstanding += count
 
     def take(self, sequences: Any) -> Columns:
         """The columns of some of its sends, which have ended now."""
         self.outstanding -= len(sequences)
         index = pc.subtract(sequences, self.first)
-        columns = {"begin_ns": self.begins, "checksum": self.checksums, "key": self.keys}
+        columns = {
+            "begin_ns": self.begins,
+            "checksum": self.checksums,
+            "key": self.keys,
+            "transaction": self.transactions,
+        }
         return {name: _view(values).take(index) for name, values in columns.items()}
 
     def take_one(self, sequence: int) -> dict[str, Any]:
@@ -141,6 +159,7 @@ class _Block:
             "begin_ns": self.begins[at],
             "checksum": self.checksums[at],
             "key": self.keys[at],
+            "transaction": self.transactions[at],
         }
 
 
@@ -158,12 +177,18 @@ class SendLog:
         self._flushed_ns = ledger.now_ns()
         self._new_columns()
 
-    def begin(self, first: int, checksums: Sequence[int], keys: Sequence[int] = ()) -> None:
+    def begin(
+        self,
+        first: int,
+        checksums: Sequence[int],
+        keys: Sequence[int] = (),
+        transaction: int = NONE,
+    ) -> None:
         """Sends `first`, `first + 1`, ... begin now: at most up to the next `INTENT_RANGE`."""
         block = self._blocks.get(first // INTENT_RANGE) or self._intend(first)
         assert first == block.first + len(block.begins), "sequences ascend without holes"
         assert len(block.begins) + len(checksums) <= INTENT_RANGE, "a range ends at its boundary"
-        block.add(self._ledger.now_ns(), checksums, keys)
+        block.add(self._ledger.now_ns(), checksums, keys, transaction)
         self._next = first + len(checksums)
 
     def acked(
@@ -222,15 +247,34 @@ class SendLog:
         self._ledger.append(end)
         self._ledger.flush()
 
+    def transaction(self, number: int, begin_ns: int, outcome: Outcome, detail: str = "") -> None:
+        """How a transaction ended; one without this row is of unknown end."""
+        end_ns = self._ledger.now_ns()
+        row = Row(Kind.TRANSACTION, "", begin_ns, end_ns, outcome=outcome, detail=detail)
+        self._ledger.append(row._replace(transaction=number))
+
+    def rotate(self, path: Path) -> None:
+        """Ends the ledger's file; in the next one the sends that follow are intended anew."""
+        self.close()
+        self._ledger.rotate(path)
+        self._blocks = {
+            number: block for number, block in self._blocks.items() if block.outstanding
+        }
+        if self._next // INTENT_RANGE in self._blocks:  # one of its range has no outcome yet
+            self._write_intent(self._next)
+
     def _intend(self, first: int) -> _Block:
         block = self._blocks[first // INTENT_RANGE] = _Block(first)
+        self._write_intent(first)
+        return block
+
+    def _write_intent(self, first: int) -> None:
         count = min(INTENT_RANGE - first % INTENT_RANGE, self._limit - first)
         begin_ns = self._ledger.now_ns()
         self._ledger.append(
             Row(Kind.INTENT, begin_ns=begin_ns, topic=self._topic, sequence=first, records=count)
         )
         self._ledger.flush()
-        return block
 
     def _forget(self, number: int) -> None:
         block = self._blocks[number]

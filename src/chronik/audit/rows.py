@@ -15,7 +15,7 @@ A *key* is a topic-partition. Absent numbers are -1 and absent texts are empty, 
 | poll | a consumer | after a poll: `position`, and `offset` = end offset known to it |
 | assign, revoke, seek | a consumer | its place in a key was changed on purpose, to `position` |
 | log | a final reader | `position` = log start offset, `offset` = end offset, read to the end |
-| epoch | a consumer | the leader epoch that metadata showed |
+| epoch | a consumer | the leader epoch that metadata showed, or who leads, in `detail` |
 | watermark | a node | `offset` = its high watermark (`detail` = follower where it did not lead) |
 | fault | the workload | something was done to the cluster, said in `detail` |
 """

@@ -29,8 +29,13 @@ class Result:
         return int(self.verdict.measures["values_read"])
 
     @property
+    def expected(self) -> int:
+        """What was sent and not taken back by an aborted transaction."""
+        return self.plan.messages - self.progress.aborted_records
+
+    @property
     def share(self) -> float:
-        return self.consumed / self.plan.messages if self.plan.messages else 1.0
+        return self.consumed / self.expected if self.expected else 1.0
 
     @property
     def partitions(self) -> dict[str, dict[str, int]]:
@@ -45,6 +50,10 @@ class Result:
             "produced": self.progress.sent,
             "produce_s": round(self.progress.produce_s, 3),
             "without_outcome": self.progress.acked_left,
+            "transactions": {
+                "committed": self.progress.committed,
+                "aborted": self.progress.aborted,
+            },
             "consumed": self.consumed,
             "consume_s": {name: round(s, 3) for name, s in self.progress.read_s.items()},
             "timed_out": self.progress.timed_out,

@@ -6,6 +6,7 @@ import logging
 import secrets
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from rich.table import Table
 from chronik.cli.audit import show_verdict
 
 if TYPE_CHECKING:
+    from chronik.audit.rounds import Judged
     from chronik.audit.verify import Result
     from chronik.audit.workload import Plan, Progress
 
@@ -37,11 +39,27 @@ _OPTIONS = (
     ),
     click.option("--acks", type=click.Choice(("0", "1", "all")), default="all", show_default=True),
     click.option("--idempotent", is_flag=True, help="An idempotent producer."),
+    click.option(
+        "--transactions",
+        type=click.IntRange(0),
+        is_flag=False,
+        flag_value=100,
+        default=0,
+        metavar="[RECORDS]",
+        help="Send in transactions of so many records (100); every fourth is aborted.",
+    ),
     click.option("--size", type=click.IntRange(32), default=100, show_default=True, help="Bytes."),
     click.option("--keys", type=click.IntRange(0), default=0, help="Different keys; 0 is no key."),
     click.option("--partitions", type=click.IntRange(1), default=3, show_default=True),
     click.option("--replication", type=click.IntRange(1), default=1, show_default=True),
     click.option("--group/--assign", default=False, help="Read as a group, or assigned (default)."),
+    click.option(
+        "--consumers",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Members of the group, or readers of everything.",
+    ),
     click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=60.0, help="Seconds."),
     click.option("--at-least-once", is_flag=True, help="Brokers fail: retries may duplicate."),
     click.option("--topic", default="", help="Name of the new topic (default: made up)."),
@@ -60,8 +78,9 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_plan(*, report: Path | None, as_json: bool, **options: Any) -> None:
         from chronik.audit.clients import ClientError
 
+        own = {name: options.pop(name) for name in list(options) if name in _SOAK_OPTIONS}
         try:
-            command(_plan(options), report=report, as_json=as_json)
+            command(_plan(options), report=report, as_json=as_json, **own)
         except ClientError as error:
             click.echo(f"chronik verify: {error}", err=True)
             sys.exit(UNREACHABLE)
@@ -74,8 +93,11 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
 def _plan(options: dict[str, Any]) -> "Plan":
     from chronik.audit.workload import Plan
 
-    if options["idempotent"] and options["acks"] != "all":
-        raise click.UsageError("--idempotent needs --acks all")
+    for exact in ("idempotent", "transactions"):
+        if options[exact] and options["acks"] != "all":
+            raise click.UsageError(f"--{exact} needs --acks all")
+    if options["transactions"] and options["client"] != "confluent":
+        raise click.UsageError("--transactions needs --client confluent")
     for library in ("kafka", "aiokafka"):
         # What they complain about is in the ledger; a terminal shows the verdict.
         logging.getLogger(library).setLevel(logging.CRITICAL)
@@ -139,6 +161,79 @@ def extended_timeout(plan: "Plan", *, report: Path | None, as_json: bool) -> Non
     finish(results, findings, report=report, as_json=as_json)
 
 
+_SOAK_OPTIONS = ("duration", "round_s", "fault_command", "fault_every_s", "keep")
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def _duration_s(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """Seconds, or a number with a unit: 90, 90s, 15m, 2h, 1d."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS_S else (text, "s")
+    try:
+        seconds = float(number) * _UNITS_S[unit]
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise click.BadParameter(f"{text!r} is no duration: 90, 90s, 15m, 2h or 1d", context)
+    return seconds
+
+
+@verify.command("soak")
+@click.option("--duration", default="10m", show_default=True, callback=_duration_s)
+@click.option("--round", "round_s", default="30s", show_default=True, callback=_duration_s)
+@click.option("--fault-command", default="", help="A shell command that harms the cluster.")
+@click.option("--fault-every", "fault_every_s", default="60s", callback=_duration_s)
+@click.option("--keep", type=click.IntRange(0), default=0, help="Clean rounds to keep; 0 is all.")
+@run_options
+def soak(plan: "Plan", *, report: Path | None, as_json: bool, **options: Any) -> None:
+    """A long run at a steady rate, judged round by round while it goes, in bounded memory.
+
+    --messages does not count here: rate and duration say how many there are.
+    """
+    from chronik.audit.soak import Soak, run_soak
+
+    duration_s = options.pop("duration")
+    asked = Soak(plan, duration_s=duration_s, **options)
+    with soak_shown(duration_s, quiet=as_json) as (show, told):
+        result = run_soak(asked, show, told)
+    finish([result], [], report=report, as_json=as_json)
+
+
+@contextmanager
+def soak_shown(
+    duration_s: float, *, quiet: bool
+) -> "Iterator[tuple[Show, Callable[[Judged], None]]]":
+    """A live line, and one line for each round that was judged."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True, quiet=quiet)
+    began = time.perf_counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console, transient=True) as bars:
+        line = bars.add_task("soak", total=duration_s)
+
+        def show(progress: "Progress") -> None:
+            passed = time.perf_counter() - began
+            read = sum(progress.read.values())
+            said = f"{progress.sent:,} sent, {read:,} read"
+            bars.update(line, completed=min(passed, duration_s), description=said)
+
+        def told(judged: "Judged") -> None:
+            console.print(round_line(judged), highlight=False)
+
+        yield show, told
+
+
+def round_line(judged: "Judged") -> str:
+    measures = judged.verdict.measures
+    sends = ", ".join(f"{count:,} {outcome}" for outcome, count in measures["sends"].items())
+    found = ", ".join(f"{one.name} {one.count}" for one in judged.verdict.anomalies)
+    seconds = (judged.round.end_ns - judged.round.begin_ns) / 1e9
+    p99 = measures["ack_latency_ms"].get("p99", 0.0)
+    said = f"round {judged.round.number}: {sends}; {measures['values_read']:,} read"
+    return f"{said} in {seconds:.1f} s, p99 {p99:.1f} ms: {found or 'ok'}"
+
+
 @contextmanager
 def progress_shown(plan: "Plan", *, quiet: bool) -> "Iterator[Show]":
     """A live line for the producer and one for the readers, on the terminal only."""
@@ -153,7 +248,9 @@ def progress_shown(plan: "Plan", *, quiet: bool) -> "Iterator[Show]":
 
         def show(progress: "Progress") -> None:
             bars.update(produced, completed=progress.sent)
-            bars.update(consumed, completed=min(progress.read.values(), default=0))
+            counts = progress.read.values()
+            read = sum(counts) if plan.group else min(counts, default=0)
+            bars.update(consumed, completed=read)
 
         yield show
 
@@ -187,6 +284,9 @@ def show_results(results: "list[Result]", findings: list[str], *, detail: bool) 
     for result in results:
         if detail or not result.verdict.ok or len(results) == 1:
             show_verdict(result.verdict, result.name, console)
+        if result.plan.transactions:
+            ended = result.progress
+            console.print(f"transactions: {ended.committed} committed, {ended.aborted} aborted")
     for finding in findings:
         console.print(finding)
     console.print(f"ledgers: {results[0].plan.ledger}", style="dim", soft_wrap=True)
@@ -205,7 +305,7 @@ def _runs(results: "list[Result]") -> Table:
             f"{result.progress.produce_s:.2f}",
             str(result.consumed),
             f"{result.share:.1%}",
-            str(result.plan.messages - result.consumed),
+            str(result.expected - result.consumed),
             f"{latency.get('p50', 0):.1f}",
             f"{latency.get('p99', 0):.1f}",
             "ok" if result.verdict.ok else "anomalies",
