@@ -81,6 +81,7 @@ transaction.state.log.replication.factor=$n
 transaction.state.log.min.isr=$((n / 2 + 1))
 share.coordinator.state.topic.replication.factor=$n
 share.coordinator.state.topic.min.isr=$((n / 2 + 1))
+${KAFKA_PROPERTIES:-}
 EOF
 }
 

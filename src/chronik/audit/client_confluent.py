@@ -232,6 +232,10 @@ class Cluster:
         ordered = sorted(metadata.brokers.items())
         return [f"{broker.host}:{broker.port}" for _, broker in ordered]
 
+    def topics(self) -> list[str]:
+        with transient(confluent_kafka.KafkaException):
+            return sorted(self._admin.list_topics(timeout=self._timeout_s).topics)
+
     def leaders(self, topic: str) -> dict[int, tuple[int, str]]:
         """Per partition the leader and the in-sync replicas, as some broker knows them now."""
         with transient(confluent_kafka.KafkaException):

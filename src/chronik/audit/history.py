@@ -146,6 +146,14 @@ class History:
         return send.outcome == Outcome.OK or value_of(send) in self.reads
 
     @cached_property
+    def holders(self) -> dict[Value, set[str]]:
+        """The replicas whose own logs hold a value."""
+        found: dict[Value, set[str]] = defaultdict(set)
+        for row in self.by_kind[Kind.REPLICA]:
+            found[value_of(row)].add(row.process)
+        return found
+
+    @cached_property
     def read_transactions(self) -> set[Transaction]:
         """Transactions of which a reader of committed data saw something."""
         seen = set()

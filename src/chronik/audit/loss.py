@@ -2,7 +2,7 @@
 
 from chronik.audit.anomaly import Findings
 from chronik.audit.history import History
-from chronik.audit.rows import Kind, Outcome, Partition, Row, Value, value_of
+from chronik.audit.rows import Kind, Outcome, Partition, Row, Value
 
 LOST_NAMES = ("lost-write", "unseen", "truncation", "torn-transaction")
 
@@ -13,7 +13,7 @@ def find_losses(history: History, findings: Findings) -> None:
         if value in history.reads or not history.is_committed(send):
             continue
         partition = history.partition_of_value(value, send)
-        name = _loss_of(history, send, partition)
+        name = loss_of(history, send, partition)
         if name:
             where = locate(history, value, send, partition)
             said = f"value {value.sequence} of {value.sender} was never read: {where}"
@@ -21,7 +21,7 @@ def find_losses(history: History, findings: Findings) -> None:
             findings.add(name, said, send, *evidence)
 
 
-def _loss_of(history: History, send: Row, partition: Partition) -> str | None:
+def loss_of(history: History, send: Row, partition: Partition) -> str | None:
     """The name of the loss, or None if no reader can be expected to have seen the value."""
     log = history.logs[partition]
     if send.offset < 0:
@@ -67,7 +67,7 @@ def locate(history: History, value: Value, send: Row, partition: Partition) -> s
     replicas = {row.process for row in history.by_kind[Kind.REPLICA]}
     if not replicas:
         return "no replica log or trace tells where"
-    holders = {row.process for row in history.by_kind[Kind.REPLICA] if value_of(row) == value}
+    holders = history.holders.get(value)
     if not holders:
         return "acked, but in no replica's log"
     if holders == replicas:

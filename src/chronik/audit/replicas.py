@@ -4,7 +4,7 @@ A data directory is what a Chronik or Kafka node keeps: folders `<topic>-<partit
 below it, with `<base offset>.log` files of plain record batches.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +44,17 @@ def read_replicas(directories: Mapping[str, Path], topic: str, run: int) -> Repl
             start = Row(Kind.REPLICA, replica, topic=topic, partition=int(number))
             for path in sorted(folder.glob("*.log")):
                 _read_segment(path, start, run, found)
+    return found
+
+
+def replicas_of(rows: Iterable[Row], directories: Mapping[str, Path]) -> Replicas:
+    """What the files hold of the topics and runs that a ledger speaks of."""
+    named = {(row.topic, row.run) for row in rows if row.kind == Kind.SEND}
+    found = Replicas([], [])
+    for topic, run in sorted(named):
+        held = read_replicas(directories, topic, int(run, 16) if run else 0)
+        found.rows.extend(held.rows)
+        found.damaged.extend(held.damaged)
     return found
 
 

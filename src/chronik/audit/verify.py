@@ -6,6 +6,8 @@ from typing import Any
 from chronik.audit.anomaly import Level, Policy, Verdict
 from chronik.audit.client_confluent import Cluster
 from chronik.audit.ledger import ledger_files, read_rows
+from chronik.audit.location import locate_losses
+from chronik.audit.loss import LOST_NAMES
 from chronik.audit.rows import Row
 from chronik.audit.verdict import judge
 from chronik.audit.workload import Plan, Progress, Reader, Show, finish, run
@@ -69,7 +71,14 @@ def verify_once(plan: Plan, show: Show, name: str = "run") -> Result:
 
 def judged(name: str, plan: Plan, progress: Progress, rows: list[Row]) -> Result:
     verdict = judge(rows, Policy(at_least_once=plan.at_least_once))
+    add_losses(verdict, rows)
     return Result(name, plan, progress, verdict)
+
+
+def add_losses(verdict: Verdict, rows: list[Row]) -> None:
+    """Which partitions lost what and when, where the verdict says that something was lost."""
+    if any(verdict.count(name) for name in LOST_NAMES):
+        verdict.measures["losses"] = locate_losses(rows)
 
 
 def rows_of(plan: Plan) -> list[Row]:

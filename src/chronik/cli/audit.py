@@ -11,18 +11,25 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from chronik.audit.anomaly import Verdict
+    from chronik.audit.rows import Row
 
 OK, ANOMALIES = 0, 1
 _STYLES = {"fail": "bold red", "warn": "yellow", "allowed": "dim"}
 DEVIATION_SHARE = 0.10
 _PATH = click.Path(exists=True, path_type=Path)
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True, type=_PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="HTML report.")
-@click.option("--traces", type=_PATH, help="Traces of the node: say where values were lost.")
+@click.option(
+    "--traces", type=_FOLDER, multiple=True, help="A node's traces: say where values were lost."
+)
+@click.option(
+    "--replicas", type=_FOLDER, multiple=True, help="A node's data directory: the byte truth."
+)
 @click.option("--stall-fails", is_flag=True, help="A stall is an anomaly, not a warning.")
 @click.option("--at-least-once", is_flag=True, help="Brokers failed: retries may duplicate.")
 def audit(
@@ -30,26 +37,27 @@ def audit(
     *,
     as_json: bool,
     report: Path | None,
-    traces: Path | None,
+    traces: tuple[Path, ...],
+    replicas: tuple[Path, ...],
     stall_fails: bool,
     at_least_once: bool,
 ) -> None:
     """Judges ledger files, directories of them, or JSON lines of Kafka's Verifiable clients."""
     from chronik.audit.anomaly import Level, Policy
     from chronik.audit.report import write_report
-    from chronik.audit.sources import read_any
     from chronik.audit.verdict import judge
+    from chronik.audit.verify import add_losses
 
     level = Level.FAIL if stall_fails else Level.WARN
-    rows = read_any(ledgers)
-    if not rows:
-        raise click.UsageError("these ledgers hold no rows")
+    rows = _ledger_rows(ledgers)
     verdict = judge(rows, Policy(stall_level=level, at_least_once=at_least_once))
+    # A node that died may hold what was never committed: its files locate, they do not judge.
+    add_losses(verdict, rows + _replica_rows(rows, replicas))
     if traces:
+        from chronik.audit.diagnose import read_traces
         from chronik.audit.where import where_lost
-        from chronik.trace.reader import events, read_table
 
-        verdict.measures["where_lost"] = where_lost(rows, events(read_table(traces)))
+        verdict.measures["where_lost"] = where_lost(rows, read_traces(*traces))
     if report:
         report.write_text(write_report("chronik audit", {"audit": verdict}, []), encoding="utf-8")
     if as_json:
@@ -59,11 +67,33 @@ def audit(
     sys.exit(OK if verdict.ok else ANOMALIES)
 
 
+def _ledger_rows(ledgers: tuple[Path, ...]) -> "list[Row]":
+    from chronik.audit.sources import read_any
+
+    rows = read_any(ledgers)
+    if not rows:
+        raise click.UsageError("these ledgers hold no rows")
+    return rows
+
+
+def _replica_rows(rows: "list[Row]", folders: tuple[Path, ...]) -> "list[Row]":
+    from chronik.audit.replicas import damage_causes, replicas_of
+
+    if not folders:
+        return []
+    found = replicas_of(rows, {folder.name: folder for folder in folders})
+    for cause in damage_causes(found.damaged):
+        click.echo(f"{cause.name}: {cause.statement}", err=True)
+    return found.rows
+
+
 def show_verdict(verdict: "Verdict", name: str, console: Console | None = None) -> None:
     console = console or Console()
     console.print(_partitions(verdict, name))
     if verdict.anomalies:
         console.print(_anomalies(verdict))
+    for loss in verdict.measures.get("losses", []):
+        console.print(loss["statement"], highlight=False)
     for place, count in verdict.measures.get("where_lost", {}).items():
         console.print(f"{count} lost: {place}")
     word = "[bold green]ok[/]" if verdict.ok else "[bold red]anomalies found[/]"
