@@ -171,6 +171,40 @@ def invent(rows: list[Row], rng: random.Random) -> None:
     rows.insert(place, made_up)
 
 
+def reread(rows: list[Row], rng: random.Random) -> None:
+    """A later poll gives a record again, though nobody asked for it."""
+    at = rng.choice(_acked_reads(rows))
+    place = next(n for n in range(at, len(rows)) if rows[n].kind == Kind.LOG)
+    rows.insert(place, rows[at]._replace(poll=rows[place - 1].poll + 1))
+
+
+def resurrect(rows: list[Row], rng: random.Random) -> None:
+    """A send that failed for sure is in the log, behind everything else."""
+    sends = [at for at, row in enumerate(rows) if row.kind == Kind.SEND]
+    unread = [at for at in sends if rows[at].outcome == Outcome.FAIL]
+    failed = rows[rng.choice(unread)]
+    place = rng.choice([at for at, row in enumerate(rows) if row.kind == Kind.LOG])
+    end = rows[place]
+    rows[place] = end._replace(offset=end.offset + 1)
+    found = rows[place - 1]._replace(offset=end.offset, sender=failed.process)
+    rows.insert(place, found._replace(sequence=failed.sequence, checksum=failed.checksum))
+
+
+def reorder(rows: list[Row], rng: random.Random) -> None:
+    """Two sends of one producer are stored and acknowledged in the wrong order."""
+    acked = set(_acked_reads(rows))
+    pairs = [
+        at for at in sorted(acked) if at + 1 in acked and rows[at].sender == rows[at + 1].sender
+    ]
+    at = rng.choice(pairs)
+    one, other = rows[at], rows[at + 1]
+    rows[at], rows[at + 1] = other._replace(offset=one.offset), one._replace(offset=other.offset)
+    moved = {(r.sender, r.sequence): r.offset for r in (rows[at], rows[at + 1])}
+    for n, row in enumerate(rows):
+        if row.kind == Kind.SEND and (row.process, row.sequence) in moved:
+            rows[n] = row._replace(offset=moved[row.process, row.sequence])
+
+
 MUTATIONS: dict[str, tuple[Mutation, set[str]]] = {
     "drop": (drop, {"lost-write"}),
     "duplicate": (duplicate, {"duplicate"}),
@@ -180,5 +214,8 @@ MUTATIONS: dict[str, tuple[Mutation, set[str]]] = {
     "truncate": (truncate, {"truncation"}),
     "hide": (hide, {"unseen"}),
     "invent": (invent, {"phantom"}),
+    "reread": (reread, {"nonmonotonic-poll"}),
+    "resurrect": (resurrect, {"aborted-read"}),
+    "reorder": (reorder, {"nonmonotonic-send"}),
 }
 """Each change of one row, and the only name under which it must be reported."""

@@ -49,6 +49,7 @@ class Accident:
 
     def look(self, progress: Progress) -> None:
         if progress.sent >= PAUSE_AT and not self.victim:
+            eventually(self._committed, lambda end: end > 0)
             self.victim = leader_of(self._cluster, self._plan.topic)
             self.others = [node for node in (1, 2, 3) if node != self.victim]
             self._nodes.pause(*self.others)
@@ -57,6 +58,10 @@ class Accident:
             time.sleep(ACKS_COME_S)
             self._nodes.kill(self.victim)
             self._nodes.resume(*self.others)
+
+    def _committed(self) -> int:
+        """The high watermark of partition 0: beyond 0 once the followers fetch."""
+        return self._cluster.log_bounds(self._plan.topic, 1)[0][1]
 
 
 def leader_of(cluster: Cluster, topic: str) -> int:

@@ -90,7 +90,7 @@ def ranges(offsets: Iterable[int]) -> list[list[int]]:
     """Offsets in a row as pairs of the first and the last."""
     found: list[list[int]] = []
     for offset in offsets:
-        if found and offset == found[-1][1] + 1:
+        if found and offset <= found[-1][1] + 1:
             found[-1][1] = offset
         else:
             found.append([offset, offset])

@@ -23,7 +23,7 @@ from chronik.audit.reading import Reader
 from chronik.audit.rounds import Judged, Round, Totals, judge_round
 from chronik.audit.sending import Sender
 from chronik.audit.verify import Result
-from chronik.audit.workload import finish, leaders_watched, new_readers
+from chronik.audit.workload import finish, leaders_watched, new_readers, settled_ends
 
 ROUND_RECORDS_MAX = 100_000
 """What one judgement holds in memory: some 250 MB."""
@@ -151,8 +151,7 @@ def _await_readers(
     cluster: Cluster, plan: Plan, readers: list[Reader], progress: Progress, show: Show
 ) -> dict[int, int]:
     """Until all is read that is there, or nobody reads on for the time of a timeout."""
-    bounds = cluster.log_bounds(plan.topic, plan.partitions)
-    ends = {partition: end for partition, (_, end) in bounds.items()}
+    ends = settled_ends(cluster, plan, progress, show)
     total, moved = -1, time.perf_counter()
     while not all(reader.team.is_at(ends) for reader in readers):
         show(progress)

@@ -20,6 +20,8 @@ from chronik.audit.sending import produce
 
 __all__ = ["Plan", "Progress", "Reader", "Show", "finish", "produce", "run"]
 WATCH_S = 0.25
+SETTLE_S = 1.5
+"""Longer than a follower's fetch waits (replica.fetch.wait.max.ms is 500): then ends stand still."""
 
 
 def run(plan: Plan, show: Show) -> Progress:
@@ -49,9 +51,9 @@ def finish(
 ) -> None:
     """The final read: the end offsets are asked first, then must be reached."""
     several = [readers] if isinstance(readers, Reader) else readers
-    bounds = cluster.log_bounds(plan.topic, plan.partitions)
+    ends = settled_ends(cluster, plan, progress, show)
     for reader in several:
-        reader.stop_at({partition: end for partition, (_, end) in bounds.items()})
+        reader.stop_at(ends)
     while any(reader.running for reader in several):
         show(progress)
         time.sleep(0.1)
@@ -61,6 +63,24 @@ def finish(
     name = f"final-{several[0].name}"
     with LedgerWriter(ledger_path(plan, name), plan.run_name, name) as ledger:
         write_bounds(ledger, plan, cluster.log_bounds(plan.topic, plan.partitions))
+
+
+def settled_ends(cluster: Cluster, plan: Plan, progress: Progress, show: Show) -> dict[int, int]:
+    """The end offsets. What acks=1 acknowledged is readable only when followers have it too."""
+    settle_s = 0.0 if plan.acks == "all" else SETTLE_S
+    ends, moved = _ends(cluster, plan), time.perf_counter()
+    while time.perf_counter() - moved < settle_s:
+        show(progress)
+        time.sleep(WATCH_S)
+        later = _ends(cluster, plan)
+        if later != ends:
+            ends, moved = later, time.perf_counter()
+    return ends
+
+
+def _ends(cluster: Cluster, plan: Plan) -> dict[int, int]:
+    bounds = cluster.log_bounds(plan.topic, plan.partitions)
+    return {partition: end for partition, (_, end) in bounds.items()}
 
 
 def write_bounds(ledger: LedgerWriter, plan: Plan, bounds: dict[int, tuple[int, int]]) -> None:
