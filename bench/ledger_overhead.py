@@ -24,8 +24,9 @@ from contestants import Chronik
 
 from chronik.audit.client_confluent import Cluster, Producer, producer_config
 from chronik.audit.clients import Outgoing, ProducerSettings
-from chronik.audit.ledger import LedgerWriter, SendLog, read_table
+from chronik.audit.ledger import LedgerWriter, read_table
 from chronik.audit.payload import PayloadWriter
+from chronik.audit.send_log import SendLog
 
 TOPIC, PARTITIONS, SIZE, CHUNK = "ledger-overhead", 3, 100, 64
 SENDS_OF_THE_PROMISE = 100_000_000

@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronik.audit.ledger import (
-    INTENT_RANGE,
     SCHEMA,
     LedgerWriter,
-    SendLog,
     export_parquet,
     ledger_files,
     read_rows,
@@ -24,6 +22,7 @@ from chronik.audit.ledger import (
 from chronik.audit.payload import PayloadWriter, read_payload
 from chronik.audit.record_log import Polled, RecordLog
 from chronik.audit.rows import NONE, Kind, Outcome, Row
+from chronik.audit.send_log import INTENT_RANGE, SendLog
 
 BYTES_PER_SEND_MAX = 20
 
@@ -90,7 +89,8 @@ def test_sends_beyond_one_intent_range_are_written(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from chronik.audit.ledger import LedgerWriter, SendLog
+from chronik.audit.ledger import LedgerWriter
+from chronik.audit.send_log import SendLog
 ledger = LedgerWriter(Path(sys.argv[1]), "r", "p0")
 log = SendLog(ledger, "t", 1000)
 log.begin(0, list(range(100)))

@@ -9,10 +9,11 @@ from tests.audit.ledgers import clean
 from tests.servers import Server
 
 from chronik.audit.anomaly import Policy
-from chronik.audit.ledger import LedgerWriter, SendLog, read_rows
+from chronik.audit.ledger import LedgerWriter, read_rows
 from chronik.audit.measures import POINTS_MAX
 from chronik.audit.rounds import Judged, Round, Totals, judge_round
 from chronik.audit.rows import Kind, Outcome, Row
+from chronik.audit.send_log import SendLog
 from chronik.audit.verdict import judge
 from chronik.cli.verify import verify
 

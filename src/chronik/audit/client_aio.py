@@ -17,8 +17,8 @@ from chronik.audit.clients import (
     outcome_of,
     transient,
 )
-from chronik.audit.ledger import SendLog
 from chronik.audit.record_log import Polled
+from chronik.audit.send_log import SendLog
 
 T = TypeVar("T")
 CLOSE_TIMEOUT_S = 10.0

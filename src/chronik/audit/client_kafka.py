@@ -18,8 +18,8 @@ from chronik.audit.clients import (
     outcome_of,
     transient,
 )
-from chronik.audit.ledger import SendLog
 from chronik.audit.record_log import Polled
+from chronik.audit.send_log import SendLog
 
 
 class Producer:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from chronik.audit.ledger import SendLog
 from chronik.audit.record_log import Polled
 from chronik.audit.rows import Outcome
+from chronik.audit.send_log import SendLog
 
 NAMES = ("confluent", "kafka-python", "aiokafka")
 

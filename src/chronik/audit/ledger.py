@@ -9,7 +9,7 @@ runs, and all of it compressed with LZ4: 12 bytes and 0.1 microseconds per send.
 
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -25,8 +25,7 @@ pc: Any = pyarrow.compute
 SUFFIX = ".ledger"
 BATCH_ROWS_MAX = 16_384
 FLUSH_NS_MAX = 200_000_000
-"""Outcomes wait at most this long in memory while the process is alive."""
-INTENT_RANGE = 16_384
+"""Outcomes and reads wait at most this long in memory while the process is alive."""
 FILE_BUFFER_BYTES = 4 * 1024 * 1024
 """One batch fits, so that it goes to the operating system in one piece."""
 
@@ -34,6 +33,11 @@ TEXTS = ("kind", "process", "topic", "sender", "outcome", "detail", "run")
 RUNS = ("key", "poll", "position", "epoch", "generation", "transaction", "records")
 DELTAS = ("begin_ns", "end_ns", "offset", "sequence")
 NO_CHECKSUM = 0xFFFF_FFFF
+
+
+class LedgerError(Exception):
+    """A file that is no ledger, or a line that says what no line can say."""
+
 
 SCHEMA = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for name in Row._fields])
 """The one schema of every send and poll, as readers see it."""
@@ -119,174 +123,6 @@ class LedgerWriter:
         self.close()
 
 
-class _Block:
-    """What was known at the beginning of the sends of one intent range."""
-
-    __slots__ = ("begins", "checksums", "first", "keys", "outstanding", "transactions")
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self.begins, self.checksums, self.keys = array("q"), array("q"), array("q")
-        self.transactions = array("q")
-        self.outstanding = 0
-
-    def add(
-        self, begin_ns: int, checksums: Sequence[int], keys: Sequence[int], transaction: int
-    ) -> None:
-        count = len(checksums)
-        self.begins += array("q", (begin_ns,)) * count
-        self.checksums += array("q", checksums)
-        self.keys += array("q", keys) if keys else array("q", (NONE,)) * count
-        self.transactions += array("q", (transaction,)) * count
-        self.outstanding += count
-
-    def take(self, sequences: Any) -> Columns:
-        """The columns of some of its sends, which have ended now."""
-        self.outstanding -= len(sequences)
-        index = pc.subtract(sequences, self.first)
-        columns = {
-            "begin_ns": self.begins,
-            "checksum": self.checksums,
-            "key": self.keys,
-            "transaction": self.transactions,
-        }
-        return {name: _view(values).take(index) for name, values in columns.items()}
-
-    def take_one(self, sequence: int) -> dict[str, Any]:
-        self.outstanding -= 1
-        at = sequence - self.first
-        return {
-            "begin_ns": self.begins[at],
-            "checksum": self.checksums[at],
-            "key": self.keys[at],
-            "transaction": self.transactions[at],
-        }
-
-
-class SendLog:
-    """The fast path of a producer: outcomes in bulk, intents as ranges written ahead.
-
-    `begin` before records are handed to the client, `acked`/`ended` when their outcome is known.
-    Between them a send costs no Python object but its numbers.
-    """
-
-    def __init__(self, ledger: LedgerWriter, topic: str, sequences_max: int = 1 << 62) -> None:
-        self._ledger, self._topic, self._limit = ledger, topic, sequences_max
-        self._next = 0
-        self._blocks: dict[int, _Block] = {}
-        self._flushed_ns = ledger.now_ns()
-        self._new_columns()
-
-    def begin(
-        self,
-        first: int,
-        checksums: Sequence[int],
-        keys: Sequence[int] = (),
-        transaction: int = NONE,
-    ) -> None:
-        """Sends `first`, `first + 1`, ... begin now: at most up to the next `INTENT_RANGE`."""
-        block = self._blocks.get(first // INTENT_RANGE) or self._intend(first)
-        assert first == block.first + len(block.begins), "sequences ascend without holes"
-        assert len(block.begins) + len(checksums) <= INTENT_RANGE, "a range ends at its boundary"
-        block.add(self._ledger.now_ns(), checksums, keys, transaction)
-        self._next = first + len(checksums)
-
-    def acked(
-        self, sequences: Sequence[int], partitions: Sequence[int], offsets: Sequence[int]
-    ) -> None:
-        """Acknowledgements that were seen just now (a later time than the true one is safe)."""
-        end_ns = self._ledger.now_ns()
-        self._sequences += array("q", sequences)
-        self._partitions += array("q", partitions)
-        self._offsets += array("q", offsets)
-        self._ends += array("q", (end_ns,)) * len(sequences)
-        if len(self._ends) >= BATCH_ROWS_MAX or end_ns - self._flushed_ns > FLUSH_NS_MAX:
-            self.flush()
-
-    def ended(self, sequence: int, outcome: Outcome, detail: str, partition: int = NONE) -> None:
-        """A send without a known offset: it failed, or nobody knows."""
-        number = sequence // INTENT_RANGE
-        begun = self._blocks[number].take_one(sequence)
-        self._forget(number)
-        row = Row(
-            Kind.SEND,
-            end_ns=self._ledger.now_ns(),
-            topic=self._topic,
-            partition=partition,
-            sequence=sequence,
-            outcome=outcome,
-            detail=detail,
-        )
-        self._ledger.append(row._replace(**begun))
-
-    def flush(self) -> None:
-        self._flushed_ns = self._ledger.now_ns()
-        sequences = _view(self._sequences)
-        shared = {"kind": Kind.SEND, "topic": self._topic, "outcome": Outcome.OK}
-        ended = {
-            "sequence": sequences,
-            "partition": _view(self._partitions),
-            "offset": _view(self._offsets),
-            "end_ns": _view(self._ends),
-        }
-        numbers = pc.divide(sequences, INTENT_RANGE)
-        for number in pc.unique(numbers).to_pylist():
-            chosen = pc.equal(numbers, number)
-            columns = {name: column.filter(chosen) for name, column in ended.items()}
-            begun = self._blocks[number].take(columns["sequence"])
-            self._forget(number)
-            self._ledger.write(len(columns["sequence"]), shared | columns | begun)
-        self._new_columns()
-        self._ledger.flush()
-
-    def close(self) -> None:
-        """Says that no later send was begun; without it the rest of the last range is info."""
-        self.flush()
-        begin_ns = self._ledger.now_ns()
-        end = Row(Kind.INTENT, begin_ns=begin_ns, topic=self._topic, sequence=self._next, records=0)
-        self._ledger.append(end)
-        self._ledger.flush()
-
-    def transaction(self, number: int, begin_ns: int, outcome: Outcome, detail: str = "") -> None:
-        """How a transaction ended; one without this row is of unknown end."""
-        end_ns = self._ledger.now_ns()
-        row = Row(Kind.TRANSACTION, "", begin_ns, end_ns, outcome=outcome, detail=detail)
-        self._ledger.append(row._replace(transaction=number))
-
-    def rotate(self, path: Path) -> None:
-        """Ends the ledger's file; in the next one the sends that follow are intended anew."""
-        self.close()
-        self._ledger.rotate(path)
-        self._blocks = {
-            number: block for number, block in self._blocks.items() if block.outstanding
-        }
-        if self._next // INTENT_RANGE in self._blocks:  # one of its range has no outcome yet
-            self._write_intent(self._next)
-
-    def _intend(self, first: int) -> _Block:
-        block = self._blocks[first // INTENT_RANGE] = _Block(first)
-        self._write_intent(first)
-        return block
-
-    def _write_intent(self, first: int) -> None:
-        count = min(INTENT_RANGE - first % INTENT_RANGE, self._limit - first)
-        begin_ns = self._ledger.now_ns()
-        self._ledger.append(
-            Row(Kind.INTENT, begin_ns=begin_ns, topic=self._topic, sequence=first, records=count)
-        )
-        self._ledger.flush()
-
-    def _forget(self, number: int) -> None:
-        block = self._blocks[number]
-        complete = block.first % INTENT_RANGE + len(block.begins) == INTENT_RANGE
-        if complete and not block.outstanding:
-            del self._blocks[number]
-
-    def _new_columns(self) -> None:
-        self._sequences, self._partitions = array("q"), array("q")
-        self._offsets, self._ends = array("q"), array("q")
-
-
 def read_table(path: Path) -> Any:
     """One ledger as an Arrow table in `SCHEMA`; a torn last batch is left out."""
     batches = [_decoded(batch) for batch in _stored_batches(path)]
@@ -310,6 +146,19 @@ def ledger_files(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         found.extend(sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path])
     return found
+
+
+def check_ledger(path: Path) -> None:
+    """Raises for what was never a ledger; one whose writer was killed is one."""
+    if path.stat().st_size == 0:
+        return  # killed before its first row
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            names = stream.schema.names
+    except (pa.ArrowInvalid, OSError) as error:
+        raise LedgerError(f"{path} is no ledger: {str(error).splitlines()[0]}") from error
+    if names != list(Row._fields):
+        raise LedgerError(f"{path} is an Arrow file, but no ledger: it has {', '.join(names[:5])}")
 
 
 def resolve_intents(rows: Iterable[Row]) -> Iterator[Row]:
@@ -350,7 +199,7 @@ def export_parquet(paths: Iterable[Path], target: Path) -> int:
     return count
 
 
-def _view(values: "array[int]") -> Any:
+def view(values: "array[int]") -> Any:
     """An Arrow array over the same memory."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
@@ -360,7 +209,7 @@ def _stored(name: str, values: Any, rows: int) -> Any:
     if isinstance(values, int | str) and (name in TEXTS or name in RUNS):
         return _one_run(values, rows)
     if isinstance(values, int):
-        values = _view(array("q", (values,)) * rows)
+        values = view(array("q", (values,)) * rows)
     if name in TEXTS or name in RUNS:
         return pc.run_end_encode(pa.array(values, SCHEMA.field(name).type))
     column = values if isinstance(values, pa.Array) else pa.array(values, pa.int64())

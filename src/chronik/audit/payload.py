@@ -14,6 +14,8 @@ import re
 import struct
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
@@ -22,6 +24,8 @@ MAGIC = 0x6368_726B
 HEAD = struct.Struct(">IQIIQ")
 CHECKSUM = struct.Struct(">I")
 HEADER_SIZE = HEAD.size + CHECKSUM.size
+JOINED_SIZE_MAX = 1_024
+"""Larger values are not copied to read eight bytes of each."""
 _FILLER = bytes(range(256))
 
 
@@ -92,9 +96,19 @@ def sequences_of(values: Sequence[bytes]) -> "array[int]":
     """The sequences of values that are known to be ours, all of one kind."""
     if values[0][:1] == b"{":
         return array("q", [int(value[13:29]) for value in values])
+    size = len(values[0])
+    if size <= JOINED_SIZE_MAX:
+        # One loop in C over all of them: a third of the time of a slice for each.
+        return array("q", chain.from_iterable(_sequence_of(size).iter_unpack(b"".join(values))))
     found = array("q", b"".join([value[HEAD.size - 8 : HEAD.size] for value in values]))
     found.byteswap()
     return found
+
+
+@lru_cache
+def _sequence_of(size: int) -> struct.Struct:
+    """Reads the sequence and nothing else of a value of that size."""
+    return struct.Struct(f">{HEAD.size - 8}xQ{size - HEAD.size}x")
 
 
 def _read_json(value: bytes, key: bytes | None) -> Payload | None:

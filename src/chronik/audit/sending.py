@@ -12,10 +12,11 @@ from chronik.audit.clients import (
     open_producer,
     open_transactional,
 )
-from chronik.audit.ledger import INTENT_RANGE, LedgerWriter, SendLog
+from chronik.audit.ledger import LedgerWriter
 from chronik.audit.payload import JsonWriter, PayloadWriter, Writer
 from chronik.audit.plan import Plan, Progress, Show, client_words, ledger_path
 from chronik.audit.rows import NONE, Kind, Outcome
+from chronik.audit.send_log import INTENT_RANGE, SendLog
 
 CHUNK = 64
 """Sends that share one begin time; a divisor of the intent range."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from chronik.audit.ledger import ledger_files, read_rows
+from chronik.audit.ledger import check_ledger, ledger_files, read_rows
 from chronik.audit.rows import Row
 from chronik.audit.verifiable import read_verifiable
 
@@ -16,5 +16,8 @@ def read_any(paths: Iterable[Path]) -> list[Row]:
         if path.is_file() and path.suffix in JSON_SUFFIXES:
             rows.extend(read_verifiable(path))
         else:
-            rows.extend(read_rows(ledger_files([path])))
+            files = ledger_files([path])
+            for file in files:
+                check_ledger(file)
+            rows.extend(read_rows(files))
     return rows

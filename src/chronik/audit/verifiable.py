@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from chronik.audit.ledger import LedgerError
 from chronik.audit.rows import NONE, Kind, Outcome, Row
 
 MS = 1_000_000
@@ -18,7 +19,25 @@ MS = 1_000_000
 def read_verifiable(path: Path, process: str = "") -> list[Row]:
     """One file of lines; the process is named after the file unless said otherwise."""
     with path.open(encoding="utf-8", errors="replace") as lines:
-        return list(parse_lines(lines, process or path.stem))
+        numbered = _Numbered(lines)
+        try:
+            return list(parse_lines(numbered, process or path.stem))
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"{type(error).__name__} {error}"
+            raise LedgerError(
+                f"{path}:{numbered.line}: not a Verifiable client's: {why}"
+            ) from error
+
+
+class _Numbered:
+    """Lines, and the number of the one that is read now."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines, self.line = lines, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for self.line, text in enumerate(self._lines, 1):  # noqa: B020 - the number is kept
+            yield text
 
 
 def parse_lines(lines: Iterable[str], process: str) -> Iterator[Row]:

@@ -21,7 +21,7 @@ from chronik.audit.sending import produce
 __all__ = ["Plan", "Progress", "Reader", "Show", "finish", "produce", "run"]
 WATCH_S = 0.25
 SETTLE_S = 1.5
-"""Longer than a follower's fetch waits (replica.fetch.wait.max.ms is 500): then ends stand still."""
+"""Longer than a follower's fetch waits (replica.fetch.wait.max.ms, 500): then ends stand still."""
 
 
 def run(plan: Plan, show: Show) -> Progress:

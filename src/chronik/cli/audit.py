@@ -68,11 +68,16 @@ def audit(
 
 
 def _ledger_rows(ledgers: tuple[Path, ...]) -> "list[Row]":
+    from chronik.audit.ledger import LedgerError
     from chronik.audit.sources import read_any
 
-    rows = read_any(ledgers)
+    try:
+        rows = read_any(ledgers)
+    except (LedgerError, OSError) as error:
+        raise click.UsageError(str(error)) from error
     if not rows:
-        raise click.UsageError("these ledgers hold no rows")
+        named = ", ".join(map(str, ledgers))
+        raise click.UsageError(f"no rows of a ledger are in {named}: is it a directory of ledgers?")
     return rows
 
 

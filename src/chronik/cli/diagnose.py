@@ -11,31 +11,54 @@ if TYPE_CHECKING:
 
 EVIDENCE_SHOWN = 8
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_ANY = click.Path(exists=True, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()
 @click.option("--logs", type=_FILE, multiple=True, help="Log files, or notes that quote them.")
-@click.option("--traces", type=_DIRECTORY, help="A node's trace directory.")
+@click.option(
+    "--traces", type=_DIRECTORY, multiple=True, help="A node's trace directory; one for each node."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
-@click.argument("more", metavar="[FILE]...", nargs=-1, type=_FILE)
+@click.argument("more", metavar="[FILE|DIR]...", nargs=-1, type=_ANY)
 def diagnose(
-    logs: tuple[Path, ...], traces: Path | None, *, as_json: bool, more: tuple[Path, ...]
+    logs: tuple[Path, ...], traces: tuple[Path, ...], *, as_json: bool, more: tuple[Path, ...]
 ) -> None:
     """Names the cause and shows the lines, or says that there is not enough evidence.
 
-    chronik diagnose --logs node1.log node2.log | chronik diagnose --traces DIR
+    chronik diagnose --logs node1.log node2.log | chronik diagnose --traces DIR1 DIR2 DIR3
     """
     from chronik.audit.diagnose import diagnose_logs, diagnose_traces
 
-    paths = [*logs, *more]
-    if bool(paths) == bool(traces):
-        raise click.UsageError("give either --logs FILE... or --traces DIR")
-    found = diagnose_traces(traces) if traces else diagnose_logs(paths)
+    if bool(logs) == bool(traces):
+        raise click.UsageError("give either --logs FILE... or --traces DIR...")
+    for path in more:
+        if path.is_dir() != bool(traces):
+            raise click.UsageError(
+                f"{path} is {'a directory' if path.is_dir() else 'no directory'}"
+            )
+    if traces:
+        found = diagnose_traces(*_trace_folders([*traces, *more]))
+    else:
+        found = diagnose_logs([*logs, *more])
     if as_json:
         click.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
     else:
         show(found)
+
+
+def _trace_folders(given: list[Path]) -> list[Path]:
+    """Folders with trace files; a node's data directory is taken for the traces inside it."""
+    from chronik.trace.files import trace_files
+
+    folders = [path / "traces" if (path / "traces").is_dir() else path for path in given]
+    for folder in folders:
+        if not any(trace_files(folder)):
+            raise click.UsageError(
+                f"{folder} holds no trace files (was the node run with --trace?)"
+            )
+    return folders
 
 
 def show(found: "Diagnosis") -> None:
