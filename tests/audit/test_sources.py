@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -13,6 +14,8 @@ from chronik.audit.rows import Kind, Outcome, Row
 from chronik.audit.verdict import judge
 from chronik.audit.verifiable import parse_lines
 from chronik.cli.audit import audit
+from chronik.trace.settings import TraceSettings
+from chronik.trace.sinks import open_trace
 
 
 def success(value: str, offset: int) -> str:
@@ -123,7 +126,8 @@ def test_the_command_says_where_values_were_lost(tmp_path: Path) -> None:
     rows = clean(100, seed=4)
     MUTATIONS["drop"][0](rows, random.Random(4))
     write(tmp_path / "bad.ledger", rows)
-    (tmp_path / "traces").mkdir()
+    settings = TraceSettings(mode="files", directory=tmp_path / "traces")
+    open_trace(settings, 1, time.time_ns, time.monotonic_ns).close()
     asked = [str(tmp_path / "bad.ledger"), "--traces", str(tmp_path / "traces"), "--json"]
     values = json.loads(CliRunner().invoke(audit, asked).output)
     assert values["measures"]["where_lost"] == {"acknowledged and never appended": 1}

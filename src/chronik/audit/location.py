@@ -50,11 +50,16 @@ class Clock:
 
     def __init__(self, history: History) -> None:
         begun = [row.begin_ns for row in history.by_kind[Kind.SEND] if row.begin_ns >= 0]
-        self.start_ns = min(begun, default=0)
+        noted = [row.begin_ns for row in history.by_kind[Kind.CLIENT] if row.begin_ns >= 0]
+        self.start_ns = min(begun or noted, default=0)
         clients = history.by_kind[Kind.CLIENT]
         known = [(row, words(row.detail).get("wall_ns", "")) for row in clients]
         offsets = [int(wall) - row.begin_ns for row, wall in known if wall.isdigit()]
         self._offset_ns = offsets[0] if offsets else None
+
+    def monotonic_ns(self, wall_ns: int, otherwise_ns: int) -> int:
+        """A node's wall time on the ledger's clock, or its own monotonic time without one."""
+        return otherwise_ns if self._offset_ns is None else wall_ns - self._offset_ns
 
     def seconds(self, at_ns: int) -> float:
         return round((at_ns - self.start_ns) / 1e9, 3)

@@ -6,14 +6,18 @@ from html import escape
 from typing import Any
 
 from chronik.audit.anomaly import Anomaly, Verdict, row_dict
+from chronik.audit.report_plots import nodes_section, progress_chart, timeline_section
 from chronik.audit.svg import bar_chart, line_chart
 
-STYLE = """
+COLOURS = 8
+_STYLE = """
 :root{color-scheme:light dark;
 --ink:#1d2430;--soft:#667085;--page:#fff;--card:#f6f7f9;--rule:#dfe3e8;
---s0:#2563eb;--s1:#c2410c;--s2:#15803d;--fail:#b42318;--warn:#a15c07;--ok:#15803d}
+--s0:#2563eb;--s1:#c2410c;--s2:#15803d;--s3:#7c3aed;--s4:#0e7490;--s5:#be185d;--s6:#a16207;
+--s7:#475569;--fail:#b42318;--warn:#a15c07;--ok:#15803d}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9ef;--soft:#98a2b3;--page:#12161d;--card:#1b212b;
---rule:#2f3744;--s0:#7aa7ff;--s1:#fb9a64;--s2:#5fd08a;--fail:#ff8a80;--warn:#f2c063;--ok:#5fd08a}}
+--rule:#2f3744;--s0:#7aa7ff;--s1:#fb9a64;--s2:#5fd08a;--s3:#b79cff;--s4:#5cc8de;--s5:#f58bbd;
+--s6:#e0c060;--s7:#9fb0c6;--fail:#ff8a80;--warn:#f2c063;--ok:#5fd08a}}
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0 auto;
 max-width:980px;padding:24px}
 h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:32px 0 8px}
@@ -22,18 +26,23 @@ h3{font-size:15px;margin:20px 0 6px}
 .allowed,.soft{color:var(--soft)}.wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:5px 10px;border-bottom:1px solid var(--rule);vertical-align:top}
-th{color:var(--soft);font-weight:600}td.n,th.n{text-align:right}
+th{color:var(--soft);font-weight:600}td.n,th.n{text-align:right}td.at{width:1%;white-space:nowrap}
 section{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:4px 20px 16px;
 margin-top:20px}
 svg{width:100%;height:auto;display:block;font-size:12px}svg text{fill:var(--soft)}
 .grid{stroke:var(--rule)}.line{fill:none;stroke-width:2}.bar{fill:var(--s0)}
-.line.s0{stroke:var(--s0)}.line.s1{stroke:var(--s1)}.line.s2{stroke:var(--s2)}
-.legend span{margin-right:18px}
+COLOURS.legend span{margin-right:18px}
 .legend i{display:inline-block;width:14px;height:3px;margin-right:6px;vertical-align:middle}
-.legend i.s0{background:var(--s0)}.legend i.s1{background:var(--s1)}
-.legend i.s2{background:var(--s2)}
 pre{font-size:12px;white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0}
 """
+STYLE = _STYLE.replace(
+    "COLOURS",
+    "".join(
+        f".line.s{n}{{stroke:var(--s{n})}}.mark.s{n}{{fill:var(--s{n})}}"
+        f".legend i.s{n}{{background:var(--s{n})}}"
+        for n in range(COLOURS)
+    ),
+)
 
 
 def write_report(title: str, verdicts: Mapping[str, Verdict], findings: Sequence[str]) -> str:
@@ -61,11 +70,13 @@ def _section(name: str, verdict: Verdict) -> str:
     unseen = [("acked and not yet read", series["unseen"])] if series else []
     return (
         f"<h2>{escape(name)}</h2><p>{_summary(measures)}</p>"
-        f"{_anomalies(verdict.anomalies)}"
+        f"{_anomalies(verdict.anomalies)}{_losses(measures)}"
         f"<section><h3>Delivery over time</h3>{line_chart(seconds, lines, 's')}"
         f"<h3>Unseen over time</h3>{line_chart(seconds, unseen, 's')}{_lags(measures)}</section>"
+        f"{timeline_section(measures)}"
         f"<section><h3>Read of what was sent, per partition</h3>{_progress(measures)}"
-        f"{_partitions(measures)}</section>"
+        f"{_partitions(measures)}{progress_chart(measures)}</section>"
+        f"{nodes_section(measures)}"
         f"<section><h3>Ack latency</h3>{_latency(measures['ack_latency_ms'])}"
         f"<h3>Latency from send to read</h3>{_latency(measures['delivery_latency_ms'])}</section>"
     )
@@ -88,6 +99,13 @@ def _anomalies(anomalies: Sequence[Anomaly]) -> str:
     )
     head = '<tr><th>level</th><th>anomaly</th><th class="n">count</th><th>examples</th></tr>'
     return f'<div class="wide"><table>{head}{rows}</table></div>'
+
+
+def _losses(measures: dict[str, Any]) -> str:
+    said = "".join(f"<p>{escape(loss['statement'])}</p>" for loss in measures.get("losses", []))
+    where = measures.get("where_lost", {})
+    said += "".join(f"<p>{count:,} lost: {escape(place)}</p>" for place, count in where.items())
+    return f"<section><h3>Where it was lost</h3>{said}</section>" if said else ""
 
 
 def _examples(found: Anomaly) -> str:

@@ -8,6 +8,8 @@ from chronik.audit.client_confluent import Cluster
 from chronik.audit.ledger import ledger_files, read_rows
 from chronik.audit.location import locate_losses
 from chronik.audit.loss import LOST_NAMES
+from chronik.audit.plan import ledger_path
+from chronik.audit.plots import plot_data
 from chronik.audit.rows import Row
 from chronik.audit.verdict import judge
 from chronik.audit.workload import Plan, Progress, Reader, Show, finish, run
@@ -79,6 +81,19 @@ def add_losses(verdict: Verdict, rows: list[Row]) -> None:
     """Which partitions lost what and when, where the verdict says that something was lost."""
     if any(verdict.count(name) for name in LOST_NAMES):
         verdict.measures["losses"] = locate_losses(rows)
+
+
+def add_plots(result: Result) -> None:
+    """For a report: what happened over time, read again from the ledgers that are there."""
+    measures = result.verdict.measures
+    # Of a long run only what happened to the cluster: its sends and reads fill no memory.
+    rows = happenings_of(result.plan) if "rounds" in measures else rows_of(result.plan)
+    measures["plots"] = plot_data(rows)
+
+
+def happenings_of(plan: Plan) -> list[Row]:
+    found = (ledger_path(plan, process) for process in ("metadata", "faults"))
+    return read_rows([path for path in found if path.exists()])
 
 
 def rows_of(plan: Plan) -> list[Row]:

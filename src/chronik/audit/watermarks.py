@@ -1,9 +1,10 @@
 """Anomalies of time: epochs, ends and watermarks that go back, and stalls."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import groupby, pairwise
 
-from chronik.audit.anomaly import Findings, Policy
+from chronik.audit.anomaly import STALL_NS, Findings, Policy
 from chronik.audit.history import History
 from chronik.audit.rows import Kind, Outcome, Partition, Row, partition_of
 
@@ -61,12 +62,18 @@ def find_watermark_regressions(history: History, findings: Findings) -> None:
 
 def find_stalls(history: History, findings: Findings, policy: Policy) -> None:
     """Readable data and no progress; or acked data that never becomes readable."""
+    for first, last, said in find_stall_spans(history, policy.stall_ns):
+        findings.add("stall", said, first, last, level=policy.stall_level)
+
+
+def find_stall_spans(history: History, stall_ns: int = STALL_NS) -> Iterator[tuple[Row, Row, str]]:
+    """The first and the last sample of each stall, and its pattern."""
     samples = _samples(history)
     acks = _acked_ends(history)
     for (consumer, partition), rows in samples.items():
         for _, group in groupby(rows, key=lambda row: row.position):
             stuck = list(group)
-            pattern = _pattern(stuck, acks.get(partition, []), policy.stall_ns)
+            pattern = _pattern(stuck, acks.get(partition, []), stall_ns)
             if not pattern:
                 continue
             first, last = stuck[0], stuck[-1]
@@ -74,7 +81,7 @@ def find_stalls(history: History, findings: Findings, policy: Policy) -> None:
                 pattern = "one partition stalled"
             seconds = (last.end_ns - first.end_ns) / 1e9
             said = f"{_where(first)}: {consumer} at {first.position} for {seconds:.1f} s: {pattern}"
-            findings.add("stall", said, first, last, level=policy.stall_level)
+            yield first, last, said
 
 
 def _pattern(stuck: list[Row], acks: list[tuple[int, int]], stall_ns: int) -> str | None:

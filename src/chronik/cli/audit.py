@@ -12,6 +12,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from chronik.audit.anomaly import Verdict
     from chronik.audit.rows import Row
+    from chronik.trace.events import TraceEvent
 
 OK, ANOMALIES = 0, 1
 _STYLES = {"fail": "bold red", "warn": "yellow", "allowed": "dim"}
@@ -53,18 +54,28 @@ def audit(
     verdict = judge(rows, Policy(stall_level=level, at_least_once=at_least_once))
     # A node that died may hold what was never committed: its files locate, they do not judge.
     add_losses(verdict, rows + _replica_rows(rows, replicas))
+    events = _events(traces)
     if traces:
-        from chronik.audit.diagnose import read_traces
         from chronik.audit.where import where_lost
 
-        verdict.measures["where_lost"] = where_lost(rows, read_traces(*traces))
+        verdict.measures["where_lost"] = where_lost(rows, events)
     if report:
+        from chronik.audit.plots import plot_data
+
+        verdict.measures["plots"] = plot_data(rows, events)
         report.write_text(write_report("chronik audit", {"audit": verdict}, []), encoding="utf-8")
     if as_json:
         click.echo(json.dumps(verdict.to_dict(), indent=2))
     else:
         show_verdict(verdict, "audit")
     sys.exit(OK if verdict.ok else ANOMALIES)
+
+
+def _events(traces: tuple[Path, ...]) -> "list[TraceEvent]":
+    from chronik.audit.diagnose import read_traces
+    from chronik.cli.diagnose import trace_folders
+
+    return read_traces(*trace_folders(traces)) if traces else []
 
 
 def _ledger_rows(ledgers: tuple[Path, ...]) -> "list[Row]":

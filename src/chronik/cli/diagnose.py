@@ -1,6 +1,7 @@
 """`chronik diagnose`: the cause of a loss, from a broker's logs or from Chronik's own traces."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ def diagnose(
                 f"{path} is {'a directory' if path.is_dir() else 'no directory'}"
             )
     if traces:
-        found = diagnose_traces(*_trace_folders([*traces, *more]))
+        found = diagnose_traces(*trace_folders([*traces, *more]))
     else:
         found = diagnose_logs([*logs, *more])
     if as_json:
@@ -48,7 +49,7 @@ def diagnose(
         show(found)
 
 
-def _trace_folders(given: list[Path]) -> list[Path]:
+def trace_folders(given: Sequence[Path]) -> list[Path]:
     """Folders with trace files; a node's data directory is taken for the traces inside it."""
     from chronik.trace.files import trace_files
 

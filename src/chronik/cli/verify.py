@@ -265,8 +265,11 @@ def finish(
 ) -> None:
     """Prints what was found and leaves with the exit code of the verdict."""
     from chronik.audit.report import write_report
+    from chronik.audit.verify import add_plots
 
     if report:
+        for result in results:
+            add_plots(result)
         sections = {result.name: result.verdict for result in results}
         report.write_text(write_report("chronik verify", sections, findings), encoding="utf-8")
     ok = all(result.verdict.ok for result in results)
