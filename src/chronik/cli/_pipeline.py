@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, ParamSpec, TypeVar
 
 import click
@@ -46,33 +47,39 @@ def pipeline_command(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         _require_packages()
-        from pyspark.errors import PySparkException
-
-        from chronik.pipeline.client import ClusterError
-        from chronik.pipeline.fetch import DataLoss
-        from chronik.pipeline.ingest import IngestError
-        from chronik.pipeline.session import NoJavaError
-        from chronik.pipeline.warehouse import OffsetConflict
-
         try:
             return function(*args, **kwargs)
-        except (ClusterError, DataLoss, IngestError, NoJavaError, OffsetConflict) as error:
-            raise click.ClickException(str(error)) from error
-        except PySparkException as error:
-            raise click.ClickException(_first_line(error)) from error
+        except Exception as error:
+            text = _known(error)
+            if text is None:
+                raise
+            raise click.ClickException(text) from error
 
     return wrapped
 
 
+def _known(error: Exception) -> str | None:
+    """What to say about an error that is no defect; the imports wait until there is one."""
+    from pyspark.errors import PySparkException
+
+    from chronik.pipeline.client import ClusterError
+    from chronik.pipeline.fetch import DataLoss
+    from chronik.pipeline.ingest import IngestError
+    from chronik.pipeline.session import NoJavaError
+    from chronik.pipeline.warehouse import OffsetConflict
+
+    if isinstance(error, (ClusterError, DataLoss, IngestError, NoJavaError, OffsetConflict)):
+        return str(error)
+    return _first_line(error) if isinstance(error, PySparkException) else None
+
+
 def _require_packages() -> None:
-    try:
-        import pyiceberg  # noqa: F401
-        import pyspark  # noqa: F401
-    except ImportError as error:
+    missing = [name for name in ("pyiceberg", "pyspark") if find_spec(name) is None]
+    if missing:
         raise click.ClickException(
-            f"the pipeline needs the package '{error.name}'. Install Chronik with its Spark part: "
+            f"the pipeline needs the package '{missing[0]}'. Install Chronik with its Spark part: "
             "pip install 'chronik[spark]'"
-        ) from error
+        )
 
 
 def _first_line(error: Exception) -> str:

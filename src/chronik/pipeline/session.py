@@ -47,6 +47,8 @@ def _start(master: str, app: str, quick: bool, conf: Mapping[str, str]) -> Spark
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # The schema of the tables about the cluster: chronik.topics and the others.
+        "spark.sql.globalTempDatabase": "chronik",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }

@@ -4,89 +4,99 @@ The two parts meet at the offset of one snapshot, so their union needs no dedupl
 record is in the result from its acknowledgement on. Bad records are in their dead letter view.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from chronik.pipeline import dlq_table, json_table, raw_table
-from chronik.pipeline.client import LATEST, READ_COMMITTED, Cluster, TopicPartition
 from chronik.pipeline.ingest import log_records
-from chronik.pipeline.table_rows import table_rows
-from chronik.pipeline.warehouse import MODE, TOPIC, State, Warehouse, state_of, table_name
+from chronik.pipeline.spark_types import spark_schema
+from chronik.pipeline.sql_plan import Mode, Plan, View, opened, plan
+from chronik.pipeline.sql_text import AsOf
+from chronik.pipeline.warehouse import Warehouse
 
 
 def query(
-    spark: SparkSession, bootstrap: str | None, warehouse: str | Path, text: str
+    spark: SparkSession,
+    bootstrap: str | None,
+    warehouse: str | Path | Warehouse,
+    text: str,
+    *,
+    as_of: AsOf | None = None,
+    mode: Mode = "raw",
+    system: Mapping[str, pa.Table] | None = None,
 ) -> DataFrame:
     """The answer to a SQL query; every table of the warehouse is a view of its name.
 
     bootstrap: where the log is; None leaves the log out and answers from the tables alone.
+    as_of: the tables as they were then, without the log. mode: how a topic without table is read.
     """
-    register_views(spark, bootstrap, Warehouse(warehouse), text)
-    return spark.sql(text)
+    wanted = plan(text, bootstrap, warehouse, as_of=as_of, mode=mode)
+    return answer(spark, wanted, bootstrap, system or {})
+
+
+def answer(
+    spark: SparkSession, wanted: Plan, bootstrap: str | None, system: Mapping[str, pa.Table]
+) -> DataFrame:
+    """Answers a plan; `system` has the tables about the cluster that it names."""
+    for name, rows in system.items():
+        spark.createDataFrame(rows).createOrReplaceGlobalTempView(name)
+    for view in wanted.views:
+        rows_of(spark, view, bootstrap).createOrReplaceTempView(view.name)
+    return spark.sql(wanted.text)
 
 
 def register_views(
-    spark: SparkSession, bootstrap: str | None, warehouse: Warehouse, text: str = ""
+    spark: SparkSession, bootstrap: str | None, warehouse: str | Path | Warehouse
 ) -> list[str]:
-    """Makes a view per table (only those that `text` names, where it is given)."""
-    found = []
-    for topic, name in warehouse.topics().items():
-        if text and name.lower() not in text.lower():
-            continue
-        table = warehouse.load(name)
-        assert table is not None
-        live(spark, bootstrap, warehouse, table).createOrReplaceTempView(name)
-        found.append(name)
-        found += _letters_view(spark, warehouse, topic)
-    return found
+    """Makes a view per table, dead letters too, and returns their names.
 
-
-def _letters_view(spark: SparkSession, warehouse: Warehouse, topic: str) -> list[str]:
-    name = table_name(topic) + dlq_table.SUFFIX
-    letters = warehouse.load(name)
-    if letters is None:
+    A view holds what was there when it was made, so that one query sees one state: Spark plans a
+    source once per view. Call it again for what is new since; that starts no job.
+    """
+    place = opened(warehouse)
+    if place is None:
         return []
-    table_rows(spark, letters, dlq_table.ARROW).createOrReplaceTempView(name)
-    return [name]
-
-
-def live(
-    spark: SparkSession, bootstrap: str | None, warehouse: Warehouse, table: Table
-) -> DataFrame:
-    """The rows of a table and, as rows of the same table, what the log has after them."""
-    schema = schema_of(table)
-    cold = table_rows(spark, table, schema)
-    if bootstrap is None:
-        return cold
-    ranges = hot_ranges(bootstrap, table.properties[TOPIC], state_of(table))
-    if not ranges:
-        return cold
-    records = log_records(spark, bootstrap, ranges)
-    if table.properties[MODE] == "raw":
-        return cold.unionByName(raw_table.rows(records))
-    fields = json_table.fields_in(schema)
-    return cold.unionByName(json_table.rows(json_table.judged(records, fields), fields))
-
-
-def schema_of(table: Table) -> pa.Schema:
-    """The columns of a table, in Arrow's small types."""
-    if table.properties[MODE] == "raw":
-        return raw_table.ARROW
-    return json_table.arrow_schema(json_table.fields_in(table.schema().as_arrow()))
-
-
-def hot_ranges(bootstrap: str, topic: str, state: State) -> dict[TopicPartition, tuple[int, int]]:
-    """What the log has after the table's offsets."""
-    with Cluster(bootstrap) as cluster:
-        partitions = cluster.partitions([topic])
-        ends = cluster.offsets(dict.fromkeys(partitions, LATEST), READ_COMMITTED)
-        starts = cluster.offsets(dict.fromkeys(partitions, -2))
-    found = {}
-    for one, end in ends.items():
-        start = state.next.get(one[1], starts[one])
-        if end > start:
-            found[one] = (start, end)
+    names = [name for name in place.names() if not name.endswith(dlq_table.SUFFIX)]
+    found = []
+    for name in names:
+        wanted = plan(f"{name} {name}{dlq_table.SUFFIX}", bootstrap, place)
+        for view in wanted.views:
+            rows_of(spark, view, bootstrap).createOrReplaceTempView(view.name)
+            found.append(view.name)
     return found
+
+
+def rows_of(spark: SparkSession, view: View, bootstrap: str | None) -> DataFrame:
+    """Both parts of a view."""
+    hot = None if bootstrap is None else _hot(spark, view, bootstrap)
+    if hot is None:
+        return _cold(spark, view)
+    return _cold(spark, view).unionByName(hot) if view.files else hot
+
+
+def _cold(spark: SparkSession, view: View) -> DataFrame:
+    wanted = spark_schema(raw_table.ARROW if view.schema is None else view.schema)
+    if not view.files:
+        return spark.createDataFrame([], wanted)
+    found = spark.read.schema(wanted).parquet(*view.files)
+    if not view.letters:
+        return found
+    kept = [f"partition = {one} AND offset < {end}" for one, end in view.next.items()]
+    return found.where(" OR ".join(kept) or "false")
+
+
+def _hot(spark: SparkSession, view: View, bootstrap: str) -> DataFrame | None:
+    if not view.ranges:
+        return None
+    records = log_records(spark, bootstrap, view.ranges)
+    if view.mode == "raw":
+        return raw_table.rows(records)
+    if view.fields is None:
+        fields = json_table.inferred(records)
+    else:
+        fields = json_table.fields_in(view.fields)
+    judged = json_table.judged(records, fields)
+    return dlq_table.rows(judged) if view.letters else json_table.rows(judged, fields)
