@@ -13,7 +13,11 @@ from chronik.pipeline.warehouse import Warehouse
 
 @pytest.mark.parametrize(
     "command",
-    [["pipeline", "ingest", "t", "--once"], ["pipeline", "prove", "t"], ["sql", "SELECT 1"]],
+    [
+        ["pipeline", "ingest", "t", "--once"],
+        ["pipeline", "prove", "t"],
+        ["sql", "SELECT 1", "--cold", "--engine", "spark"],
+    ],
 )
 def test_without_java_a_command_says_what_to_install(
     command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -22,6 +26,32 @@ def test_without_java_a_command_says_what_to_install(
     told = CliRunner().invoke(main, command)
     assert told.exit_code == 1
     assert "Java 17" in told.output
+    assert "Traceback" not in told.output
+
+
+def test_without_java_a_small_question_is_answered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    told = CliRunner().invoke(main, ["sql", "SELECT 1 AS one", "--cold", "-w", str(tmp_path)])
+    assert (told.exit_code, told.stdout.split()) == (0, ["ONE", "1"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT * FROM chronik.nodes", "there are audits"),
+        ("SELECT * FROM nowhere", "nowhere"),
+        ("SELEC 1", "SELEC"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_is_told_in_a_line(
+    text: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    told = CliRunner().invoke(main, ["sql", text, "--cold", "-w", str(tmp_path)])
+    assert told.exit_code == 1
+    assert said in told.output
     assert "Traceback" not in told.output
 
 

@@ -8,13 +8,13 @@ import click
 
 from chronik.cli._client import require_reachable
 from chronik.cli._options import client_options, topic_name
-from chronik.cli._output import count_text, json_option, note, print_json, print_table, size_text
+from chronik.cli._output import count_text, note, print_table
 from chronik.cli._pipeline import master_option, pipeline_command, warehouse_option
+from chronik.cli.pipeline_status import command as status_command
 
 if TYPE_CHECKING:
     from chronik.pipeline.ingest import Progress, TopicResult
     from chronik.pipeline.proof import Verdict
-    from chronik.pipeline.status import TableStatus
 
 
 @click.group("pipeline")
@@ -162,51 +162,7 @@ def prove_command(
     sys.exit(0 if all(verdict.ok for verdict in verdicts) else 1)
 
 
-@command.command("status")
-@json_option
-@warehouse_option
-@client_options
-@pipeline_command
-def status_command(as_json: bool, warehouse: str, bootstrap: str, extra: tuple[str, ...]) -> None:
-    """Show how far the tables are behind their topics. Needs no Spark."""
-    from chronik.pipeline.status import status
-
-    require_reachable(bootstrap)
-    tables = status(bootstrap, warehouse)
-    if as_json:
-        print_json([_as_json(one) for one in tables])
-        return
-    if not tables:
-        note(f"No tables in '{warehouse}'. 'chronik pipeline ingest TOPIC --once' makes one.")
-        return
-    rows = [
-        (one.table, p.partition, p.table_end, p.log_end, p.lag, _time(p.committed_ms))
-        for one in tables
-        for p in one.partitions
-    ]
-    numbers = ("partition", "ingested", "log end", "lag")
-    print_table(
-        ("table", "partition", "ingested", "log end", "lag", "last commit"), rows, numbers=numbers
-    )
-    sizes = [(t.table, t.rows, t.bad, t.files, size_text(t.bytes)) for t in tables]
-    click.echo()
-    print_table(
-        ("table", "rows", "bad", "files", "size"), sizes, numbers=("rows", "bad", "files", "size")
-    )
-
-
-def _as_json(table: "TableStatus") -> dict[str, object]:
-    from dataclasses import asdict
-
-    partitions = [asdict(one) | {"lag": one.lag} for one in table.partitions]
-    return asdict(table) | {"partitions": partitions}
-
-
-def _time(milliseconds: int | None) -> str | None:
-    if milliseconds is None:
-        return None
-    when = datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
-    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
+command.add_command(status_command)
 
 
 @command.command("maintain")

@@ -1,0 +1,126 @@
+"""`chronik pipeline status`: how far the tables are behind their topics."""
+
+import sys
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chronik.cli._client import require_reachable
+from chronik.cli._options import client_options
+from chronik.cli._output import json_option, note, print_json, print_table, size_text
+from chronik.cli._pipeline import pipeline_command, warehouse_option
+
+if TYPE_CHECKING:
+    from chronik.pipeline.status import TableStatus
+
+CLEAR = "\033[H\033[2J\033[3J"
+
+
+@click.command("status")
+@click.option("--cold", is_flag=True, help="Do not ask the cluster: no lag.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(0.1),
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="Show it again and again, every 2 seconds by default.",
+)
+@click.option("--prometheus", is_flag=True, help="Print Prometheus' text format.")
+@json_option
+@warehouse_option
+@client_options
+@pipeline_command
+def command(
+    cold: bool,
+    watch: float | None,
+    prometheus: bool,
+    as_json: bool,
+    warehouse: str,
+    bootstrap: str,
+    extra: tuple[str, ...],
+) -> None:
+    """Show lag per partition, the rate, the last commit and bad records. Needs no Spark.
+
+    \b
+    chronik pipeline status --watch
+    chronik pipeline status --json | jq '.[].lag'
+    """
+    from chronik.pipeline.sql_plan import opened
+    from chronik.pipeline.status import status
+
+    if prometheus and as_json:
+        raise click.UsageError("--prometheus and --json: choose one")
+    if not cold:
+        require_reachable(bootstrap)
+    while True:
+        place = opened(warehouse)
+        tables = [] if place is None else status(None if cold else bootstrap, place)
+        _show(tables, warehouse, as_json, prometheus, again=watch is not None)
+        if watch is None:
+            return
+        time.sleep(watch)
+
+
+def _show(
+    tables: "list[TableStatus]", warehouse: str, as_json: bool, prometheus: bool, *, again: bool
+) -> None:
+    if as_json:
+        print_json([as_dict(one) for one in tables])
+        return
+    if prometheus:
+        from chronik.pipeline.status_metrics import metrics_text
+
+        click.echo(metrics_text(tables), nl=False)
+        return
+    if again and sys.stdout.isatty():
+        click.echo(CLEAR, nl=False)
+    if not tables:
+        note(f"No tables in '{warehouse}'. 'chronik pipeline ingest TOPIC --once' makes one.")
+        return
+    _show_partitions(tables)
+    click.echo()
+    _show_tables(tables)
+
+
+def _show_partitions(tables: "list[TableStatus]") -> None:
+    parts = [(one, part) for one in tables for part in one.partitions]
+    rows = [
+        (one.table, p.partition, p.table_end, p.log_end, p.lag, p.deleted or None)
+        for one, p in parts
+    ]
+    columns = ("table", "partition", "ingested", "log end", "lag", "deleted")
+    print_table(columns, rows, numbers=columns[1:], red=lambda at: parts[at][1].deleted > 0)
+
+
+def _show_tables(tables: "list[TableStatus]") -> None:
+    rows = [
+        (
+            one.table,
+            one.rows,
+            one.bad,
+            one.files,
+            size_text(one.bytes),
+            None if one.offsets_per_s is None else round(one.offsets_per_s),
+            time_text(one.committed_ms),
+        )
+        for one in tables
+    ]
+    columns = ("table", "rows", "bad", "files", "size", "offsets/s", "last commit")
+    print_table(columns, rows, numbers=columns[1:-1])
+
+
+def as_dict(table: "TableStatus") -> dict[str, Any]:
+    """For JSON, with what is computed."""
+    parts = [asdict(p) | {"lag": p.lag, "deleted": p.deleted} for p in table.partitions]
+    return asdict(table) | {"lag": table.lag, "partitions": parts}
+
+
+def time_text(milliseconds: int | None) -> str | None:
+    """A moment in UTC."""
+    if milliseconds is None:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
