@@ -200,7 +200,7 @@ def refused(error: Exception) -> None:
     sys.stderr.write(f"{error!r}\n")
 
 
-LIBRARIES: Final = {
+LIBRARIES: Final[dict[str, Callable[..., None]]] = {
     "confluent": run_confluent,
     "kafka-python": run_kafka_python,
     "aiokafka": run_aiokafka,

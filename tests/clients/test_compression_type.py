@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -60,10 +60,13 @@ def send(server: Server, topic: str, codec: str, values: list[bytes]) -> None:
         }
     )
     failed: list[Any] = []
+
+    def delivered(error: Any, _message: Any) -> None:
+        if error is not None:
+            failed.append(error)
+
     for value in values:
-        producer.produce(
-            topic, value, key=b"k", on_delivery=lambda error, _: error and failed.append(error)
-        )
+        producer.produce(topic, value, key=b"k", on_delivery=delivered)
     assert producer.flush(20) == 0
     assert failed == []
 

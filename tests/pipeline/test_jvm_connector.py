@@ -54,7 +54,11 @@ def mixed(log: Log) -> str:
     log.send(topic, [(None, b"x"), (b"k", None), (b"", b""), (None, None)], partition=1)
     producer = Producer(QUIET | {"bootstrap.servers": log.bootstrap})
     for number in range(50):
-        headers = [("number", b"%d" % number), ("none", None), ("number", b"")]
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("number", b"%d" % number),
+            ("none", None),
+            ("number", b""),
+        ]
         producer.produce(topic, b"%d" % number, headers=headers, timestamp=1 + number)
     assert producer.flush(30) == 0
     return topic
