@@ -83,7 +83,7 @@ def test_fm32_a_lagging_replica_does_not_call_an_offset_out_of_range(
 ) -> None:
     """A consumer would start over, or skip; it is sent to the leader instead."""
     leader = cluster.leader(topic)
-    produce(cluster, leader, topic, b"x")
+    eventually(lambda: produce(cluster, leader, topic, b"x") == (0, 0))
     for node in cluster.followers(topic):
         assert fetch_code(cluster, node, topic, 2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fetch_code(cluster, leader, topic, 2) == ErrorCode.OFFSET_OUT_OF_RANGE

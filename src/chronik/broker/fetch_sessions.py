@@ -2,6 +2,9 @@
 
 An answer within a session leaves out the partitions that have nothing new. The cache is bounded;
 when it is full of recently used sessions, a client simply gets no session and fetches in full.
+
+A follower's session looks only at what moved: a partition is either to be looked at, or watched,
+and then costs nothing until it moves.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,6 +21,8 @@ EVICT_AFTER_MS = 120_000
 """A session unused for this long makes room for a new one (min.incremental.fetch.session...)."""
 
 Key = tuple[str | bytes, int]
+Waiters = dict[Callable[[], None], None]
+"""Those who want to know when a partition moves."""
 
 
 class SessionError(Exception):
@@ -48,6 +53,11 @@ class FetchSession:
     sent: dict[Key, Sent] = field(default_factory=dict)
     pending: Callable[[], None] | None = None
     """Answers the fetch of this session that waits, if one does."""
+    wake: Callable[[], None] | None = None
+    """Has that fetch look again."""
+    moved: dict[Key, None] = field(default_factory=dict)
+    """The partitions to look at, in order; those that had data go to the end."""
+    _watches: dict[Key, tuple[Waiters, Callable[[], None]]] = field(default_factory=dict)
 
     def update(self, request: FetchRequest) -> None:
         """Takes over what the request adds, changes and forgets."""
@@ -58,9 +68,37 @@ class FetchSession:
                 # What it was told of an earlier epoch it may have had no use for.
                 self.sent.pop(key, None)
             self.partitions[key] = partition
+            self._unwatch(key)
+            self.moved[key] = None
         for topic, index in request.forgotten:
             self.partitions.pop((topic, index), None)
             self.sent.pop((topic, index), None)
+            self._unwatch((topic, index))
+            self.moved.pop((topic, index), None)
+
+    def watch(self, key: Key, waiters: Waiters) -> None:
+        """Nothing is left to tell of this partition: it is looked at again when it moves."""
+
+        def moved() -> None:
+            self._unwatch(key)
+            self.moved[key] = None
+            if self.wake is not None:
+                self.wake()
+
+        self._unwatch(key)
+        self.moved.pop(key, None)
+        self._watches[key] = (waiters, moved)
+        waiters[moved] = None
+
+    def _unwatch(self, key: Key) -> None:
+        waiters, callback = self._watches.pop(key, (None, None))
+        if waiters is not None and callback is not None:
+            waiters.pop(callback, None)
+
+    def close(self) -> None:
+        """The session is over: nothing is watched for it."""
+        for key in list(self._watches):
+            self._unwatch(key)
 
     def is_news(self, key: Key, high_watermark: int, log_start: int) -> bool:
         """True when the client does not know these numbers yet; they count as told from now on."""
@@ -82,15 +120,32 @@ class FetchSession:
         for key in keys:
             if key in self.partitions:  # else forgotten by a later fetch while this one waited
                 self.partitions[key] = self.partitions.pop(key)
+                if key in self.moved:
+                    self.moved[key] = self.moved.pop(key)
 
 
 @dataclass(slots=True)
 class FetchContext:
     """The partitions of one fetch, and its session where there is one."""
 
-    partitions: list[FetchPartition]
+    named: list[FetchPartition]
+    """What the request names."""
     session: FetchSession | None
     incremental: bool
+
+    @property
+    def partitions(self) -> list[FetchPartition]:
+        """Everything that the fetch is about."""
+        if self.session is None or not self.incremental:
+            return self.named
+        return list(self.session.partitions.values())
+
+    @property
+    def moved(self) -> list[FetchPartition]:
+        """Of that, what moved since it was last looked at."""
+        if self.session is None:
+            return self.named
+        return [self.session.partitions[key] for key in self.session.moved]
 
     @property
     def session_id(self) -> int:
@@ -112,17 +167,22 @@ class FetchSessions:
     def resolve(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
         """The partitions that this request is about."""
         if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
-            self._sessions.pop(request.session_id, None)
+            self._drop(request.session_id)
             session = None
             if request.session_epoch == INITIAL_EPOCH and request.partitions:
                 session = self._create(request, version, now_ms)
-            return FetchContext(list(request.partitions), session, incremental=False)
+            return FetchContext(request.partitions, session, incremental=False)
         session = self._find(request, version)
         session.update(request)
         session.epoch = session.epoch % EPOCH_MAX + 1
         session.used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
-        return FetchContext(list(session.partitions.values()), session, incremental=True)
+        return FetchContext(request.partitions, session, incremental=True)
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def nudge(self, session_id: int) -> None:
         """Has the waiting fetch of a session answered at once: its client has more to ask."""
@@ -145,7 +205,7 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()))  # in order of use
             if now_ms - oldest.used_ms < EVICT_AFTER_MS:
                 return None
-            del self._sessions[oldest.session_id]
+            self._drop(oldest.session_id)
         session_id = self._new_id()
         while session_id in self._sessions or session_id <= 0:
             session_id = self._new_id()

@@ -68,7 +68,11 @@ class IsrKeeper:
             for partition in self._partitions:
                 state = partition.state
                 proposed = partition.isr_proposed is not None
-                if not state.is_leader or proposed or not state.maximal_isr:
+                if not state.is_leader or proposed:
+                    continue
+                # An idle partition is not fetched again: who could not join before may do so now.
+                self.follower_fetched(partition)
+                if partition.isr_proposed is not None or not state.maximal_isr:
                     continue
                 leaving = state.must_leave_isr(now_ms, lag_ms_max)
                 if leaving:

@@ -357,6 +357,7 @@ class Partitions:
         """DeleteRecords: durable, then visible; whole segments below it go with the next sweep."""
         await self._parts.commit.operate(partition, lambda: partition.log.advance_start(offset))
         partition.state.advance_start(partition.log.start_offset)
+        partition.wake_fetches()
 
     async def expire(self, partition: Partition) -> None:
         """Retention by time, size and log start."""
@@ -371,6 +372,7 @@ class Partitions:
         )
         if deletion is not None:
             state.advance_start(partition.log.start_offset)
+            partition.wake_fetches()
 
     async def checkpoint(self, partition: Partition, *, closing: bool = False) -> None:
         """Bounds the partition's next recovery, producers included."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from chronik.broker.asking import Asked, Asking, Key
 from chronik.broker.commit import GroupCommit
 from chronik.broker.disk import Disk
 from chronik.broker.opening import rebuilt_producers
@@ -20,29 +21,12 @@ from chronik.model.errors import ErrorCode
 from chronik.storage.operations import Reset, Truncation
 from chronik.wire.apis import ApiKey
 from chronik.wire.codec import WireError, decode, encode
-from chronik.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-    ReplicaState,
-)
+from chronik.wire.messages.fetch import FetchResponse, PartitionData, ReplicaState
 from chronik.wire.records import batch_crc, scan
 
 FETCH_VERSION = 17
-WAIT_MS = 1500
-"""Whatever happens ends a poll at once: this only bounds what idle partitions cost, and how long a
-broken link goes unnoticed."""
-RESPONSE_BYTES_MAX = 16 * 1024 * 1024
-PARTITION_BYTES_MAX = 4 * 1024 * 1024
 ANSWER_TIMEOUT_S = 5.0
 BACKOFF_S = 0.1
-
-Key = tuple[bytes, int]
-Asked = tuple[int, int, int, int]
-"""Offset, leader epoch, last epoch and log start of a partition, as the leader was told."""
 
 log = logging.getLogger(__name__)
 
@@ -103,31 +87,24 @@ class _Fetcher:
     def __init__(self, owner: Replication, leader: int, tasks: asyncio.TaskGroup) -> None:
         self._owner = owner
         self._leader = leader
-        self._partitions: dict[Key, Partition] = {}
-        self._asked: dict[Key, Asked] = {}
-        """What the session knows."""
-        self._paused: dict[Key, float] = {}
+        self._asking = Asking()
         self._resume: asyncio.TimerHandle | None = None
-        self._session_id = 0
-        self._session_epoch = 0
         self._wanted = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.task = tasks.create_task(self._run())
 
     def add(self, key: Key, partition: Partition) -> None:
         """Follows this partition too, or anew."""
-        self._partitions[key] = partition
-        self._paused.pop(key, None)
+        self._asking.add(key, partition)
         self._wanted.set()
         self._nudge()
 
     def _nudge(self) -> None:
         """The poll that is out does not know of a partition: have it answered now."""
         self._resume = None
-        if self._session_id:
-            self._owner.peers.post(
-                Message(self._leader, PeerApi.NUDGE, self._session_id.to_bytes(4, "big"))
-            )
+        if self._asking.session_id:
+            session_id = self._asking.session_id.to_bytes(4, "big")
+            self._owner.peers.post(Message(self._leader, PeerApi.NUDGE, session_id))
 
     def stop(self) -> None:
         """Ends."""
@@ -137,35 +114,31 @@ class _Fetcher:
 
     def remove(self, key: Key) -> None:
         """Follows it no longer."""
-        self._partitions.pop(key, None)
-        self._paused.pop(key, None)
+        self._asking.remove(key)
 
     async def _run(self) -> None:
+        asking = self._asking
         while True:
-            if not self._partitions:
+            if not asking.partitions:
                 self._wanted.clear()
                 await self._wanted.wait()
-            now_s = self._loop.time()
-            if all(self._paused.get(key, 0.0) > now_s for key in self._partitions):
+            if asking.all_paused(self._loop.time()):
                 await asyncio.sleep(BACKOFF_S)
                 continue
             try:
                 answer = await self._fetch()
             except PeerUnavailableError:
-                self._new_session()
+                asking.new_session()
                 await asyncio.sleep(BACKOFF_S)
                 continue
             await self._take(answer)
 
-    def _new_session(self) -> None:
-        self._session_id = self._session_epoch = 0
-        self._asked = {}
-
     # -- asking
 
     async def _fetch(self) -> FetchResponse:
-        request = self._request()
         owner = self._owner
+        me = ReplicaState(replica_id=owner.node_id, replica_epoch=owner.broker_epoch())
+        request = self._asking.request(me, self._loop.time())
         body = encode(request, FETCH_VERSION)
         answer = await owner.peers.call(
             self._leader, ApiKey.FETCH, FETCH_VERSION, [body], ANSWER_TIMEOUT_S
@@ -175,58 +148,19 @@ class _Fetcher:
         except WireError as error:
             raise PeerUnavailableError(f"its answer is malformed: {error}", sent=True) from error
 
-    def _request(self) -> FetchRequest:
-        """Names what is new or moved; what is unchanged the session remembers."""
-        now_s = self._loop.time()
-        topics: dict[bytes, list[FetchPartition]] = {}
-        for key, partition in self._partitions.items():
-            if self._paused.get(key, 0.0) > now_s:
-                continue
-            state = partition.state
-            replica_log = partition.log
-            asked = (
-                state.durable_end,
-                state.leader_epoch,
-                replica_log.epochs.latest,
-                replica_log.start_offset,
-            )
-            if self._asked.get(key) != asked:
-                self._asked[key] = asked
-                topics.setdefault(key[0], []).append(_fetch_partition(key[1], asked))
-        gone: dict[bytes, list[int]] = {}
-        for key in [k for k in self._asked if k not in self._partitions or k in self._paused]:
-            if key not in self._partitions or self._paused[key] > now_s:
-                del self._asked[key]
-                gone.setdefault(key[0], []).append(key[1])
-        return FetchRequest(
-            replica_state=ReplicaState(
-                replica_id=self._owner.node_id, replica_epoch=self._owner.broker_epoch()
-            ),
-            max_wait_ms=WAIT_MS if self._session_id else 0,
-            min_bytes=1,
-            max_bytes=RESPONSE_BYTES_MAX,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=[FetchTopic(topic_id=one, partitions=many) for one, many in topics.items()],
-            forgotten_topics_data=[
-                ForgottenTopic(topic_id=one, partitions=many) for one, many in gone.items()
-            ],
-        )
-
     # -- taking what came
 
     async def _take(self, answer: FetchResponse) -> None:
         if answer.error_code:
-            self._new_session()
+            self._asking.new_session()
             await asyncio.sleep(BACKOFF_S)
             return
-        self._session_id = answer.session_id
-        self._session_epoch = self._session_epoch % 0x7FFFFFFF + 1 if answer.session_id else 0
+        self._asking.answered(answer.session_id)
         written = []
         for topic in answer.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                partition, asked = self._partitions.get(key), self._asked.get(key)
+                partition, asked = self._asking.told(key)
                 if partition is not None and asked is not None and _still(partition, asked):
                     written.append(self._take_partition(partition, data, asked))
         if written:
@@ -251,11 +185,11 @@ class _Fetcher:
     def _pause(self, partition: Partition) -> None:
         """The leader does not serve it now; the metadata will tell more."""
         key = (partition.topic_id, partition.index)
-        if key in self._partitions:
+        if key in self._asking.partitions:
             if self._resume is None:
                 # By then a poll without this partition may be out.
                 self._resume = self._loop.call_later(BACKOFF_S + 0.01, self._nudge)
-            self._paused[key] = self._loop.time() + BACKOFF_S
+            self._asking.pause(key, self._loop.time() + BACKOFF_S)
 
     async def _append(self, partition: Partition, data: PartitionData, epoch: int) -> None:
         state = partition.state
@@ -274,6 +208,7 @@ class _Fetcher:
                     self._leader,
                     header.base_offset,
                 )
+                self._pause(partition)
                 break
             partition.take_over(batch, header)
             appended = True
@@ -364,18 +299,6 @@ def _still(partition: Partition, asked: Asked) -> bool:
     """
     state = partition.state
     return not state.is_leader and (state.log_end, state.leader_epoch) == asked[:2]
-
-
-def _fetch_partition(index: int, asked: Asked) -> FetchPartition:
-    offset, leader_epoch, last_epoch, log_start = asked
-    return FetchPartition(
-        partition=index,
-        current_leader_epoch=leader_epoch,
-        fetch_offset=offset,
-        last_fetched_epoch=last_epoch,
-        log_start_offset=log_start,
-        partition_max_bytes=PARTITION_BYTES_MAX,
-    )
 
 
 def _resolve(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:

@@ -100,21 +100,30 @@ class _Fetch:
         self._tracing = broker.tracer.on
         if self._tracing:
             asked = f"min_bytes={request.min_bytes} max_wait_ms={request.max_wait_ms}"
-            for wanted in context.partitions:
+            for wanted in self._wanted():
                 self._trace(_START, wanted, None, detail=asked)
+
+    def _wanted(self) -> list[FetchPartition]:
+        """What to look at: for a follower only what moved, so idle partitions cost nothing."""
+        context = self._context
+        return context.moved if self._follower >= 0 else context.partitions
 
     def attempt(self) -> None:
         """Reads every partition; answers when that is enough, else waits for more."""
         self._again = None
         size, failed = self._read_all()
         request = self._request
-        enough = size >= request.min_bytes or failed or not self._context.partitions
+        enough = size >= request.min_bytes or failed or self._is_empty()
         if self._follower >= 0:
             enough = enough or self._watermark_news()
         if enough or request.max_wait_ms <= 0 or self._timed_out():
             self._answer(size)
         elif self._timer is None:
             self._wait()
+
+    def _is_empty(self) -> bool:
+        session = self._context.session
+        return not (session.partitions if session is not None else self._context.named)
 
     def _timed_out(self) -> bool:
         waited_ns = self._broker.clock.monotonic_ns() - self._call.received_ns
@@ -131,11 +140,15 @@ class _Fetch:
     # -- waiting
 
     def _wait(self) -> None:
-        if self._context.session is not None:
-            self._context.session.pending = self._expired
+        session = self._context.session
+        if session is not None:
+            session.pending = self._expired
         wait_ms = min(self._request.max_wait_ms, limits.FETCH_WAIT_MS_MAX)
         self._timer = self._broker.loop.call_later(wait_ms / 1000, self._expired)
-        self._waiting_on = self._found
+        if session is not None and self._follower >= 0:
+            session.wake = self._wake
+        else:
+            self._waiting_on = self._found
         self._call.given_up = self._stop_waiting
         for partition in self._waiting_on:
             self._waiters(partition)[self._wake] = None
@@ -159,7 +172,7 @@ class _Fetch:
         if self._again is not None:
             self._again.cancel()
         if self._context.session is not None:
-            self._context.session.pending = None
+            self._context.session.pending = self._context.session.wake = None
         for partition in self._waiting_on:
             self._waiters(partition).pop(self._wake, None)
         self._waiting_on = []
@@ -171,7 +184,7 @@ class _Fetch:
         self._results, self._found = [], []
         left = min(self._request.max_bytes, limits.FETCH_BYTES_MAX)
         total, failed = 0, False
-        for wanted in self._context.partitions:
+        for wanted in self._wanted():
             result, size = self._read(wanted, left, first=total == 0)
             self._results.append((wanted, result))
             total += size
@@ -233,6 +246,9 @@ class _Fetch:
             partition.follower_fetched(self._follower, offset, now_ms, epoch, start)
             self._broker.isr.follower_fetched(partition)
         read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
+        session = self._context.session
+        if session is not None and offset >= partition.log.end_offset:
+            session.watch(key_of(wanted), partition.follower_waiters)
         watermark = state.high_watermark
         result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, read.slices)
         return result, read.size

@@ -198,12 +198,15 @@ class ReplicaState:
 
     def must_leave_isr(self, now_ms: int, lag_ms_max: int) -> set[int]:
         """Members of the ISR that have not caught up for too long."""
-        return {
-            node_id
-            for node_id in self.maximal_isr
-            if now_ms - self.followers[node_id].caught_up_ms > lag_ms_max
-            and self.followers[node_id].end < self.durable_end
-        }
+        leaving = set()
+        for node_id in self.maximal_isr:
+            follower = self.followers[node_id]
+            if follower.end >= self.durable_end:
+                # It has everything, asked or not: idle partitions are not asked for again.
+                follower.caught_up_ms = now_ms
+            elif now_ms - follower.caught_up_ms > lag_ms_max:
+                leaving.add(node_id)
+        return leaving
 
     # -- as a follower
 

@@ -1,0 +1,153 @@
+"""What a follower asks its leader for: the requests of one fetch session (KIP-227).
+
+A request names what is new or moved; what is unchanged the session remembers. Only the partitions
+of the last answer, and those that came or were paused, are compared with what the leader knows;
+all of them once a second.
+"""
+
+from collections.abc import Iterable
+
+from chronik.broker.partition import Partition
+from chronik.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+
+WAIT_MS = 1500
+"""Whatever happens ends a poll at once: this only bounds what idle partitions cost, and how long a
+broken link goes unnoticed."""
+COMPARE_EVERY_S = 1.0
+"""What changes without the leader's doing, as retention on this disk, is told that soon."""
+RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+PARTITION_BYTES_MAX = 4 * 1024 * 1024
+_EPOCH_MAX = 0x7FFFFFFF
+
+Key = tuple[bytes, int]
+Asked = tuple[int, int, int, int]
+"""Offset, leader epoch, last epoch and log start of a partition, as the leader was told."""
+
+
+class Asking:
+    """The partitions that follow one leader, and what its session knows of them."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[Key, Partition] = {}
+        self.session_id = 0
+        self._session_epoch = 0
+        self._asked: dict[Key, Asked] = {}
+        self._paused: dict[Key, float] = {}
+        self._touched: set[Key] = set()
+        """What may differ from what the session knows."""
+        self._gone: set[Key] = set()
+        """What the session may know and is to forget."""
+        self._compare_at_s = 0.0
+
+    def add(self, key: Key, partition: Partition) -> None:
+        """Asks for this partition too, or anew."""
+        self.partitions[key] = partition
+        self._paused.pop(key, None)
+        self._touched.add(key)
+
+    def remove(self, key: Key) -> None:
+        """Asks for it no longer."""
+        self.partitions.pop(key, None)
+        self._paused.pop(key, None)
+        self._gone.add(key)
+
+    def pause(self, key: Key, until_s: float) -> None:
+        """Leaves it out for a while; the session forgets it."""
+        self._paused[key] = until_s
+        self._touched.add(key)
+
+    def all_paused(self, now_s: float) -> bool:
+        """True where there is nothing to ask for now."""
+        return all(self._paused.get(key, 0.0) > now_s for key in self.partitions)
+
+    def new_session(self) -> None:
+        """The leader knows nothing."""
+        self.session_id = self._session_epoch = 0
+        self._asked = {}
+        self._gone = set()
+        self._compare_at_s = 0.0
+
+    def answered(self, session_id: int) -> None:
+        """The leader's answer came."""
+        self.session_id = session_id
+        self._session_epoch = self._session_epoch % _EPOCH_MAX + 1 if session_id else 0
+
+    def told(self, key: Key) -> tuple[Partition | None, Asked | None]:
+        """The partition of an answer and what was asked; it is compared before the next request."""
+        self._touched.add(key)
+        return self.partitions.get(key), self._asked.get(key)
+
+    def request(self, replica: ReplicaState, now_s: float) -> FetchRequest:
+        """The next request; the session counts it as sent."""
+        topics: dict[bytes, list[FetchPartition]] = {}
+        for key in self._to_compare(now_s):
+            partition = self.partitions.get(key)
+            if partition is None or self._is_paused(key, now_s):
+                continue
+            asked = _asked(partition)
+            if self._asked.get(key) != asked:
+                self._asked[key] = asked
+                topics.setdefault(key[0], []).append(_fetch_partition(key[1], asked))
+        gone = self._to_forget(now_s)
+        return FetchRequest(
+            replica_state=replica,
+            max_wait_ms=WAIT_MS if self.session_id else 0,
+            min_bytes=1,
+            max_bytes=RESPONSE_BYTES_MAX,
+            session_id=self.session_id,
+            session_epoch=self._session_epoch,
+            topics=[FetchTopic(topic_id=one, partitions=many) for one, many in topics.items()],
+            forgotten_topics_data=[
+                ForgottenTopic(topic_id=one, partitions=many) for one, many in gone.items()
+            ],
+        )
+
+    def _to_compare(self, now_s: float) -> Iterable[Key]:
+        touched, self._touched = self._touched, set()
+        if now_s < self._compare_at_s:
+            return touched
+        self._compare_at_s = now_s + COMPARE_EVERY_S
+        return list(self.partitions)
+
+    def _is_paused(self, key: Key, now_s: float) -> bool:
+        until_s = self._paused.get(key)
+        if until_s is None:
+            return False
+        if until_s > now_s:
+            self._touched.add(key)
+            return True
+        del self._paused[key]
+        return False
+
+    def _to_forget(self, now_s: float) -> dict[bytes, list[int]]:
+        gone: dict[bytes, list[int]] = {}
+        for key in {*self._gone, *self._paused}:
+            follows = key in self.partitions and self._paused.get(key, 0.0) <= now_s
+            if not follows and self._asked.pop(key, None) is not None:
+                gone.setdefault(key[0], []).append(key[1])
+        self._gone = set()
+        return gone
+
+
+def _asked(partition: Partition) -> Asked:
+    state, replica_log = partition.state, partition.log
+    latest, start = replica_log.epochs.latest, replica_log.start_offset
+    return state.durable_end, state.leader_epoch, latest, start
+
+
+def _fetch_partition(index: int, asked: Asked) -> FetchPartition:
+    offset, leader_epoch, last_epoch, log_start = asked
+    return FetchPartition(
+        partition=index,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        log_start_offset=log_start,
+        partition_max_bytes=PARTITION_BYTES_MAX,
+    )
