@@ -76,8 +76,8 @@ class FetchSession:
             self._unwatch((topic, index))
             self.moved.pop((topic, index), None)
 
-    def watch(self, key: Key, waiters: Waiters) -> None:
-        """Nothing is left to tell of this partition: it is looked at again when it moves."""
+    def watch(self, key: Key, waiters: Waiters, *, untold: bool = False) -> None:
+        """There is no data: the partition is looked at again when it moves, if all is told."""
 
         def moved() -> None:
             self._unwatch(key)
@@ -86,7 +86,8 @@ class FetchSession:
                 self.wake()
 
         self._unwatch(key)
-        self.moved.pop(key, None)
+        if not untold:
+            self.moved.pop(key, None)
         self._watches[key] = (waiters, moved)
         waiters[moved] = None
 

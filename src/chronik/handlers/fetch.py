@@ -77,6 +77,7 @@ class _Fetch:
         "_rack",
         "_request",
         "_results",
+        "_soon",
         "_timer",
         "_tracing",
         "_waiting_on",
@@ -97,6 +98,8 @@ class _Fetch:
         self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
         self._again: Handle | None = None
+        self._soon: TimerHandle | None = None
+        """When a follower is told of a watermark, if nothing else comes before."""
         self._tracing = broker.tracer.on
         if self._tracing:
             asked = f"min_bytes={request.min_bytes} max_wait_ms={request.max_wait_ms}"
@@ -114,12 +117,15 @@ class _Fetch:
         size, failed = self._read_all()
         request = self._request
         enough = size >= request.min_bytes or failed or self._is_empty()
-        if self._follower >= 0:
-            enough = enough or self._watermark_news()
         if enough or request.max_wait_ms <= 0 or self._timed_out():
             self._answer(size)
-        elif self._timer is None:
+            return
+        if self._timer is None:
             self._wait()
+        if self._follower >= 0 and self._soon is None and self._watermark_news():
+            # New data may well be on its way: it takes the watermark along.
+            delay_s = limits.WATERMARK_NEWS_MS / 1000
+            self._soon = self._broker.loop.call_later(delay_s, self._tell)
 
     def _is_empty(self) -> bool:
         session = self._context.session
@@ -130,7 +136,7 @@ class _Fetch:
         return waited_ns >= self._request.max_wait_ms * 1_000_000
 
     def _watermark_news(self) -> bool:
-        """True where a follower does not know a watermark yet: it is told at once."""
+        """True where a follower does not know a watermark yet: it is told soon."""
         session = self._context.session
         return session is None or any(
             session.has_news(key_of(wanted), result.high_watermark, result.log_start_offset)
@@ -160,6 +166,10 @@ class _Fetch:
         if self._again is None:
             self._again = self._broker.loop.call_soon(self.attempt)
 
+    def _tell(self) -> None:
+        size, _ = self._read_all()
+        self._answer(size)
+
     def _expired(self) -> None:
         size = 0
         if self._follower < 0 or self._again is not None:
@@ -171,6 +181,8 @@ class _Fetch:
             self._timer.cancel()
         if self._again is not None:
             self._again.cancel()
+        if self._soon is not None:
+            self._soon.cancel()
         if self._context.session is not None:
             self._context.session.pending = self._context.session.wake = None
         for partition in self._waiting_on:
@@ -246,10 +258,11 @@ class _Fetch:
             partition.follower_fetched(self._follower, offset, now_ms, epoch, start)
             self._broker.isr.follower_fetched(partition)
         read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
-        session = self._context.session
+        session, watermark = self._context.session, state.high_watermark
         if session is not None and offset >= partition.log.end_offset:
-            session.watch(key_of(wanted), partition.follower_waiters)
-        watermark = state.high_watermark
+            key = key_of(wanted)
+            untold = session.has_news(key, watermark, state.log_start)
+            session.watch(key, partition.follower_waiters, untold=untold)
         result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, read.slices)
         return result, read.size
 

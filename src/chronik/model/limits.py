@@ -19,6 +19,8 @@ FETCH_BYTES_MAX = 55 * 1024 * 1024
 """One Fetch answer, as Kafka's fetch.max.bytes of a broker."""
 FETCH_SESSIONS_MAX = 1_000
 FETCH_WAIT_MS_MAX = 3_600_000
+WATERMARK_NEWS_MS = 3
+"""A follower learns of a moved watermark at the latest after this time, if no data comes first."""
 PRODUCERS_PER_PARTITION_MAX = 10_000
 """Producer ids remembered by one partition; the longest idle one is forgotten first."""
 SEQUENCE_WINDOW_BATCHES = 5
