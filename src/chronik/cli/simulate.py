@@ -1,11 +1,16 @@
-"""`chronik simulate`: whole Raft clusters from seeds, with faults, checked after every event."""
+"""`chronik simulate`: whole clusters from seeds, with faults, checked after every event."""
 
 import sys
 
 import click
 
+from chronik.sim import raft_world, replica_world
 from chronik.sim.raft_bugs import BUGS
-from chronik.sim.raft_world import Report, run
+from chronik.sim.raft_world import Report
+from chronik.sim.replica_bugs import REPLICA_BUGS
+from chronik.sim.replica_world import ReplicaReport
+
+BUGS_OF = {"raft": frozenset(BUGS), "partition": frozenset(REPLICA_BUGS)}
 
 
 @click.command("simulate")
@@ -14,6 +19,13 @@ from chronik.sim.raft_world import Report, run
 )
 @click.option(
     "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds."
+)
+@click.option(
+    "--world",
+    type=click.Choice(["raft", "partition"]),
+    default="raft",
+    show_default=True,
+    help="The metadata log, or a partition and its replicas.",
 )
 @click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True)
 @click.option(
@@ -24,15 +36,22 @@ from chronik.sim.raft_world import Report, run
     help="Events per seed before the faults end.",
 )
 @click.option(
-    "--bug", type=click.Choice(sorted(BUGS)), help="Plant a known mistake, to see it found."
+    "--bug",
+    type=click.Choice(sorted(BUGS | REPLICA_BUGS)),
+    help="Plant a known mistake, to see it found.",
 )
-def command(seed: int, seeds: int, nodes: str, steps: int, bug: str | None) -> None:
-    """Simulate Raft clusters under crashes, partitions and slow disks, and check every event.
+def command(seed: int, seeds: int, world: str, nodes: str, steps: int, bug: str | None) -> None:
+    """Simulate clusters under crashes, partitions and slow disks, and check every event.
 
     The same seed gives the same run. Ends with status 1 at the first finding, and shows the events
     that led to it and the command that repeats it.
     """
-    reports = []
+    if bug is not None and bug not in BUGS_OF[world]:
+        raise click.UsageError(
+            f"--world {world} has these bugs: {', '.join(sorted(BUGS_OF[world]))}"
+        )
+    run = raft_world.run if world == "raft" else replica_world.run
+    reports: list[Report | ReplicaReport] = []
     for number in range(seed, seed + seeds):
         report = run(number, int(nodes), steps, (bug,) if bug else ())
         reports.append(report)
@@ -44,7 +63,7 @@ def command(seed: int, seeds: int, nodes: str, steps: int, bug: str | None) -> N
         sys.exit(1)
 
 
-def _show_finding(report: Report) -> None:
+def _show_finding(report: Report | ReplicaReport) -> None:
     click.echo(f"seed {report.seed}: {report.finding}")
     click.echo(f"the last {len(report.trace)} events:")
     for line in report.trace:
@@ -52,15 +71,19 @@ def _show_finding(report: Report) -> None:
     click.echo(f"repeat it with: {report.command}")
 
 
-def _show_summary(reports: list[Report]) -> None:
+def _show_summary(reports: list[Report | ReplicaReport]) -> None:
     found = sum(1 for report in reports if not report.ok)
-    totals = {
-        "terms": sum(report.terms for report in reports),
-        "committed": sum(report.committed for report in reports),
-        "acknowledged": sum(report.acked for report in reports),
-        "reads": sum(report.reads for report in reports),
-        "starts": sum(report.restarts for report in reports),
-        "simulated seconds": sum(report.simulated_us for report in reports) // 1_000_000,
-    }
+    totals = {"committed": 0, "acknowledged": 0, "starts": 0, "simulated seconds": 0}
+    for report in reports:
+        totals["committed"] += report.committed
+        totals["acknowledged"] += report.acked
+        totals["starts"] += report.restarts
+        if isinstance(report, Report):
+            more = {"terms": report.terms, "reads": report.reads}
+        else:
+            more = {"leader epochs": report.epochs}
+        for name, value in more.items():
+            totals[name] = totals.get(name, 0) + value
+    totals["simulated seconds"] = sum(report.simulated_us for report in reports) // 1_000_000
     numbers = ", ".join(f"{value} {name}" for name, value in totals.items())
     click.echo(f"{len(reports)} seeds, {found} findings: {numbers}")
