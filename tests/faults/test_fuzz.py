@@ -17,9 +17,13 @@ from tests.net.kit import FakeListener, FakeTransport, feed, framed
 from tests.servers import HOST, Chronik
 
 from chronik.broker.lifecycle import WATCH_S
+from chronik.broker.peering import PeerApi, PeerUnavailableError
 from chronik.broker.sessions import Sessions
+from chronik.model.errors import ErrorCode
 from chronik.net.connection import Connection
+from chronik.net.peers import PeerLinks
 from chronik.node import Node
+from chronik.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from chronik.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 pytestmark = pytest.mark.integration
@@ -183,6 +187,38 @@ def test_a_node_too_busy_to_hear_its_own_report_is_not_fenced_by_itself(tmp_path
                 await asyncio.sleep(WATCH_S)
                 assert (await client.produce("t", b"v")).error_code == 0
             await client.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("a\0b", 9093), ("", 9093), ("x" * 300, 9093), ("a b", 9093), ("a", 0)]
+)
+def test_a_voter_at_an_impossible_address_is_refused(tmp_path: Path, host: str, port: int) -> None:
+    async def scenario() -> None:
+        async with node_on(FaultyFiles(), str(tmp_path), durability="os") as node:
+            client = await Client.connect(node.port)
+            listeners = [Listener(name="PLAINTEXT", host=host, port=port)]
+            asked = AddRaftVoterRequest(
+                cluster_id=None, timeout_ms=1000, voter_id=7, listeners=listeners
+            )
+            assert (await client.ask(asked)).error_code == ErrorCode.INVALID_REQUEST
+            await client.create("t")
+            assert (await client.produce("t", b"v")).error_code == 0
+            await client.close()
+
+    run(scenario)
+
+
+def test_a_peer_with_no_hosts_name_is_only_unavailable() -> None:
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            for name in ("a\0b", ".", "x" * 300):
+                links.set_address(7, name, 9093)
+                with pytest.raises(PeerUnavailableError):
+                    await links.call(7, PeerApi.RAFT, 0, [b""], 1.0)
+            links.close()
 
     run(scenario)
 

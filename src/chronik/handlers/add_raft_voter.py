@@ -13,6 +13,7 @@ from chronik.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVot
 
 VERSION = 1
 TIMEOUT_S_MAX = 60.0
+HOST_LENGTH_MAX = 255
 
 
 async def handle(broker: Broker, call: Call, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
@@ -35,4 +36,10 @@ async def _add(broker: Broker, request: AddRaftVoterRequest, timeout_s: float) -
     if not broker.controller.leads:
         return Error(ErrorCode.NOT_CONTROLLER, "no controller answers at the moment")
     address = next(((one.host, one.port) for one in request.listeners), None)
+    if address is not None and not _is_address(*address):
+        return Error(ErrorCode.INVALID_REQUEST, f"{address[0]!r}:{address[1]} is no address")
     return await membership.add_voter(broker, request.voter_id, address, timeout_s)
+
+
+def _is_address(host: str, port: int) -> bool:
+    return 0 < len(host) <= HOST_LENGTH_MAX and host.isprintable() and " " not in host and port > 0

@@ -209,7 +209,7 @@ class PeerLink:
                 _, connection = await loop.create_connection(
                     lambda: _Connection(self._shared), *self._address
                 )
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: no host has that name
             self._retry_at = loop.time() + RETRY_AFTER_S
             self.is_refused = isinstance(error, ConnectionRefusedError)
             return ConnectionError(f"cannot connect to {self._address}: {error}")
