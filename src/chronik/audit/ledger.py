@@ -125,7 +125,7 @@ class LedgerWriter:
 
 def read_table(path: Path) -> Any:
     """One ledger as an Arrow table in `SCHEMA`; a torn last batch is left out."""
-    batches = [_decoded(batch) for batch in _stored_batches(path)]
+    batches = [_decoded(batch) for batch in stored_batches(path)]
     return pa.Table.from_batches(batches, schema=SCHEMA)
 
 
@@ -244,23 +244,27 @@ def _differences(values: Any) -> Any:
     return pa.concat_arrays([values[:1], pc.subtract(values[1:], values[:-1])])
 
 
-def _stored_batches(path: Path) -> Iterator[Any]:
+def stored_batches(path: Path) -> Iterator[Any]:
+    """The whole batches of a file as they are kept: `logical` decodes a column of them."""
     if path.stat().st_size == 0:
         return
     with pa.memory_map(str(path)) as source:
         try:
-            with pa.ipc.open_stream(source) as stream:
+            # One thread: a batch is too small to divide.
+            options = pa.ipc.IpcReadOptions(use_threads=False)
+            with pa.ipc.open_stream(source, options=options) as stream:
                 yield from stream
         except (pa.ArrowInvalid, OSError):
             return  # the writer was killed in the middle of its last batch
 
 
 def _decoded(batch: Any) -> Any:
-    arrays = [_logical(name, batch.column(name)) for name in Row._fields]
+    arrays = [logical(name, batch.column(name)) for name in Row._fields]
     return pa.record_batch(arrays, schema=SCHEMA)
 
 
-def _logical(name: str, column: Any) -> Any:
+def logical(name: str, column: Any) -> Any:
+    """A stored column as readers see it."""
     if name in TEXTS or name in RUNS:
         return pc.run_end_decode(column)
     if name in DELTAS:

@@ -1,0 +1,48 @@
+"""One row per process, stretch and block of a log: what its rows there add up to.
+
+A block is `BLOCK` consecutive offsets of a key. Two sets of rows are taken for equal if count, the
+sums of offset, sequence and checksum, and sum and exclusive or of a 64-bit hash agree: any single
+change breaks a plain sum for certain, several must also cancel out in the hash (ADR 8).
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from chronik.audit_spark.fold import COUNTS, FOLDED, MAXIMA, MINIMA, PLACE, SUMS, TEXTS, fold
+from chronik.audit_spark.history import KEY
+from chronik.audit_spark.sources import Unit, read_files, schema_of
+
+BLOCK = 1_024
+GROUP = (*TEXTS, *PLACE)
+BLOCK_KEY = (*KEY, "block")
+FINGERPRINT = (*SUMS, "hash_xor")
+
+
+def blocks(spark: SparkSession, units: Sequence[Unit], block_size: int) -> DataFrame:
+    """One row per kind, process, stretch and block in which it has rows with an offset."""
+
+    def read(unit: Unit) -> Iterator[pa.RecordBatch]:
+        return fold(unit, block_size)
+
+    parts = read_files(spark, units, schema_of(FOLDED, TEXTS), read)
+    return parts.groupBy(*GROUP).agg(
+        *(f.sum(name).alias(name) for name in (*SUMS, *COUNTS)),
+        f.bit_xor("hash_xor").alias("hash_xor"),
+        *(f.min(name).alias(name) for name in MINIMA),
+        *(f.max(name).alias(name) for name in MAXIMA),
+    )
+
+
+def sent_blocks(found: DataFrame) -> DataFrame:
+    """One row per block that acked sends are in: all producers together."""
+    sent = found.where("kind = 'send'").groupBy(*BLOCK_KEY)
+    return sent.agg(
+        *(f.sum(name).alias(name) for name in SUMS),
+        f.bit_xor("hash_xor").alias("hash_xor"),
+        f.min("offset_min").alias("offset_min"),
+        f.max("offset_max").alias("offset_max"),
+        f.min("end_ns_min").alias("end_ns_min"),
+    )
