@@ -1,0 +1,156 @@
+"""kill -9 at any point of ingest, compaction and expiry, and of the broker: the table is the log.
+
+Points are chosen by seed among the calls that a run makes. `--soak` takes 30 points of each kind.
+"""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import servers
+from tests.pipeline.kit import Log, numbered, rows_of
+from tests.pipeline.victim import RECORDS_PER_COMMIT
+
+from chronik.pipeline.ingest import Job, ingest_topic
+from chronik.pipeline.warehouse import Warehouse, data_files, state_of, table_name
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).resolve().parents[2]
+POINTS, POINTS_SOAK = 3, 30
+KILLED = -signal.SIGKILL
+SEED = 7
+
+
+class Victims:
+    """The process whose children die."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "tests.pipeline.victim", str(folder / "calls")]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, action: str, log: Log, warehouse: Path, topic: str, point: int = 0) -> Any:
+        """The exit code, and the number of calls where it lived."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{action} {point} {log.bootstrap} {warehouse} {topic}\n")
+        self.process.stdin.flush()
+        code, calls = self.process.stdout.readline().split()
+        return int(code), int(calls)
+
+    def end(self) -> None:
+        self.process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def victims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victims]:
+    running = Victims(tmp_path_factory.mktemp("victims"))
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def points(request: pytest.FixtureRequest) -> int:
+    return POINTS_SOAK if request.config.getoption("--soak", default=False) else POINTS
+
+
+def check_prefix(log: Log, warehouse: Path, topic: str) -> None:
+    """At every moment the table holds the log up to its offsets, each record once."""
+    table = Warehouse(warehouse).load(table_name(topic))
+    if table is None:
+        return
+    ends = state_of(table).next
+    assert rows_of(table) == [row for row in log.read(topic, 2) if row[1] < ends.get(row[0], 0)]
+
+
+def check_whole(log: Log, warehouse: Path, topic: str) -> None:
+    table = Warehouse(warehouse).load(table_name(topic))
+    assert table is not None
+    assert rows_of(table) == log.read(topic, 2)
+
+
+def test_ingest_may_die_anywhere(log: Log, tmp_path: Path, victims: Victims, points: int) -> None:
+    chance = random.Random(SEED)
+    probe = log.topic(2)
+    log.send(probe, numbered(0, 800))
+    code, calls = victims.run("raw", log, tmp_path, probe)
+    assert (code, calls > 0) == (0, True)
+    topic = log.topic(2)
+    for number in range(points):
+        log.send(topic, numbered(800 * number, 800 * number + 800))
+        code, _ = victims.run("raw", log, tmp_path, topic, chance.randrange(1, calls))
+        assert code in {0, KILLED}
+        check_prefix(log, tmp_path, topic)
+    assert victims.run("raw", log, tmp_path, topic)[0] == 0
+    check_whole(log, tmp_path, topic)
+
+
+@pytest.mark.parametrize("action", ["compaction", "expiry"])
+def test_maintenance_may_die_anywhere(
+    log: Log, tmp_path: Path, victims: Victims, points: int, action: str
+) -> None:
+    chance = random.Random(SEED)
+    topic = log.topic(2)
+    sent = 0
+    calls = 0
+    for number in range(points + 1):
+        # New small files and snapshots each time, and the rest of a killed run of the other kind.
+        log.send(topic, numbered(sent, sent + 800))
+        sent += 800
+        assert victims.run("raw", log, tmp_path, topic)[0] == 0
+        point = chance.randrange(1, calls) if number else 0
+        code, seen = victims.run(action, log, tmp_path, topic, point)
+        assert code in ({0, KILLED} if number else {0})
+        calls = calls or seen
+        check_whole(log, tmp_path, topic)
+    assert victims.run("compaction", log, tmp_path, topic)[0] == 0
+    assert victims.run("expiry", log, tmp_path, topic)[0] == 0
+    check_whole(log, tmp_path, topic)
+    table = Warehouse(tmp_path).load(table_name(topic))
+    assert table is not None
+    files = {one.removeprefix("file://") for one in data_files(table)}
+    assert {str(one) for one in tmp_path.rglob("*.parquet")} == files
+
+
+def test_the_broker_may_die_under_an_ingest(tmp_path: Path, points: int) -> None:
+    """The node is killed at seeded moments and returns on the same data; ingest waits for it."""
+    chance = random.Random(SEED)
+    with servers.serving("chronik", tmp_path / "node") as node:
+        log = Log(node.bootstrap)
+        topic = log.topic(2)
+        place = tmp_path / "warehouse"
+        for number in range(points):
+            log.send(topic, numbered(3_000 * number, 3_000 * number + 3_000))
+            crash = threading.Thread(target=dies_and_returns, args=(node, chance.uniform(0, 0.03)))
+            ingest_topic(crashing(log, place, crash, chance.randrange(10)), topic)
+            crash.join()
+            check_whole(log, place, topic)
+
+
+def dies_and_returns(node: servers.Server, after_s: float) -> None:
+    time.sleep(after_s)
+    node.kill()
+    node.start()
+
+
+def crashing(log: Log, place: Path, crash: threading.Thread, moment: int) -> Job:
+    """A job in which the crash begins with the moment-th task."""
+    job = Job(log.bootstrap, Warehouse(place), records_max=RECORDS_PER_COMMIT, parallelism=2)
+    tasks = count()
+
+    def task(work: Callable[[Any], Any], one: Any) -> Any:
+        if next(tasks) == moment:
+            crash.start()
+        return work(one)
+
+    job.tasks = lambda work, ranges: [task(work, one) for one in ranges]
+    return job

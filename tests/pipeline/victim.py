@@ -1,0 +1,94 @@
+"""Runs of the pipeline that end by kill -9 at a chosen point: `python -m tests.pipeline.victim`.
+
+One process loads everything once and forks a child for each line `ACTION POINT BOOTSTRAP WAREHOUSE
+TOPIC` that it reads. The child kills itself before its POINT-th call of a function, Python's or
+C's, so that a point can be met again; with POINT 0 it lives. The answer is a line with the exit
+code, negative for a signal, and the number of calls.
+"""
+
+import datetime
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chronik.pipeline.ingest import Job, ingest_topic
+from chronik.pipeline.maintenance import compact, delete_orphans, expire
+from chronik.pipeline.warehouse import Warehouse, table_name
+
+RECORDS_PER_COMMIT = 400
+SOON = datetime.timedelta(hours=1)
+
+
+def raw(bootstrap: str, warehouse: str, topic: str) -> None:
+    place = Warehouse(warehouse)
+    ingest_topic(Job(bootstrap, place, records_max=RECORDS_PER_COMMIT, parallelism=2), topic)
+
+
+def compaction(_: str, warehouse: str, topic: str) -> None:
+    for table in tables(warehouse, topic):
+        compact(table)
+
+
+def expiry(_: str, warehouse: str, topic: str) -> None:
+    # Nothing else runs, so whatever is in no snapshot now belongs to a dead run.
+    found = tables(warehouse, topic)
+    later = datetime.datetime.now(datetime.UTC) + SOON
+    for table in found:
+        expire(table, later)
+    delete_orphans(found, later)
+
+
+def tables(warehouse: str, topic: str) -> list[Any]:
+    names = (table_name(topic), table_name(topic) + "__dlq")
+    loaded = [Warehouse(warehouse).load(name) for name in names]
+    return [table for table in loaded if table is not None]
+
+
+ACTIONS: dict[str, Callable[[str, str, str], None]] = {
+    "raw": raw,
+    "compaction": compaction,
+    "expiry": expiry,
+}
+
+
+def child(action: str, point: int, calls: Path, arguments: list[str]) -> None:
+    """Never returns."""
+    count = 0
+
+    def counted(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal count
+        if event in {"call", "c_call"}:
+            count += 1
+            if count == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    code = 1
+    try:
+        sys.setprofile(counted)
+        ACTIONS[action](*arguments)
+        sys.setprofile(None)
+        calls.write_text(str(count))
+        code = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main() -> None:
+    calls = Path(sys.argv[1])
+    for line in sys.stdin:
+        action, point, *arguments = line.split()
+        calls.write_text("0")
+        pid = os.fork()
+        if pid == 0:
+            child(action, int(point), calls, arguments)
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)} {calls.read_text()}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
