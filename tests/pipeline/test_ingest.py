@@ -13,7 +13,8 @@ from tests.pipeline.ingester import CONFLICT
 from tests.pipeline.kit import Log, numbered, rows_of
 
 from chronik.pipeline.fetch import DataLoss, OffsetRange
-from chronik.pipeline.ingest import IngestError, Job, ingest_topic, open_table, settle_bad
+from chronik.pipeline.ingest import Job, ingest_topic, open_table, settle_bad
+from chronik.pipeline.plan import IngestError, plan
 from chronik.pipeline.warehouse import (
     NEXT,
     OffsetConflict,
@@ -135,7 +136,7 @@ def test_of_two_commits_from_one_offset_the_second_is_refused(log: Log, tmp_path
         ingest_topic(slow, topic)
     table = table_of(tmp_path, topic)
     assert rows_of(table) == log.read(topic, 1)
-    assert not {one.path for many in late[0] for one in many} & set(data_files(table))
+    assert not {one.path for outcome in late[0] for one in outcome.files} & set(data_files(table))
 
 
 def test_a_commit_between_other_commits_is_repeated(log: Log, tmp_path: Path) -> None:
@@ -166,7 +167,6 @@ def test_a_topic_that_was_made_again_is_refused(log: Log, tmp_path: Path) -> Non
 
 def test_deleted_records_are_a_loss_that_is_said(log: Log, tmp_path: Path) -> None:
     from chronik.pipeline.client import Cluster
-    from chronik.pipeline.ingest import plan
 
     class Deleted(Cluster):
         """A cluster whose log begins at 7."""
@@ -180,7 +180,6 @@ def test_deleted_records_are_a_loss_that_is_said(log: Log, tmp_path: Path) -> No
 
 def test_plans_share_a_commit_between_partitions() -> None:
     from chronik.pipeline.client import Cluster
-    from chronik.pipeline.ingest import plan
 
     class Full(Cluster):
         """Two partitions that begin at 0."""

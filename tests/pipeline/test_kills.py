@@ -3,6 +3,7 @@
 Points are chosen by seed among the calls that a run makes. `--soak` takes 30 points of each kind.
 """
 
+import json
 import random
 import signal
 import subprocess
@@ -92,6 +93,50 @@ def test_ingest_may_die_anywhere(log: Log, tmp_path: Path, victims: Victims, poi
         check_prefix(log, tmp_path, topic)
     assert victims.run("raw", log, tmp_path, topic)[0] == 0
     check_whole(log, tmp_path, topic)
+
+
+def test_json_ingest_may_die_anywhere(
+    log: Log, tmp_path: Path, victims: Victims, points: int
+) -> None:
+    """Columns come and go and one record in ten is bad: each record is in one table, once."""
+    chance = random.Random(SEED)
+    probe = log.topic(2)
+    log.send(probe, events(0, 800))
+    code, calls = victims.run("json", log, tmp_path, probe)
+    assert (code, calls > 0) == (0, True)
+    topic = log.topic(2)
+    for number in range(points):
+        log.send(topic, events(number, 800))
+        code, _ = victims.run("json", log, tmp_path, topic, chance.randrange(1, calls))
+        assert code in {0, KILLED}
+        check_json(log, tmp_path, topic, whole=False)
+    assert victims.run("json", log, tmp_path, topic)[0] == 0
+    assert victims.run("compaction", log, tmp_path, topic)[0] == 0
+    check_json(log, tmp_path, topic, whole=True)
+
+
+def events(series: int, count: int) -> list[tuple[bytes, bytes]]:
+    """Each series has a column of its own."""
+    good = b'{"n": %d, "series%d": "x"}'
+    return [(b"k", b"broken %d" % n if n % 10 == 0 else good % (n, series)) for n in range(count)]
+
+
+def check_json(log: Log, warehouse: Path, topic: str, *, whole: bool) -> None:
+    table = Warehouse(warehouse).load(table_name(topic))
+    if table is None:
+        return
+    ends = state_of(table).next
+    sent = [row for row in log.read(topic, 2) if whole or row[1] < ends.get(row[0], 0)]
+    rows = table.scan().to_arrow().to_pylist() if sent else []
+    found = sorted((row["_partition"], row["_offset"], row["n"]) for row in rows)
+    good = [(p, o, json.loads(v or b"")["n"]) for p, o, _, v in sent if v and v[:1] == b"{"]
+    assert found == good
+    letters = Warehouse(warehouse).load(table_name(topic) + "__dlq")
+    bad = [] if letters is None else rows_of(letters)
+    # The letters of the last commit may still be on their way; none comes twice.
+    expected = [row for row in sent if row[3] and row[3][:1] != b"{"]
+    assert bad == expected if whole else set(bad) <= set(expected)
+    assert len(bad) == len(set(bad))
 
 
 @pytest.mark.parametrize("action", ["compaction", "expiry"])

@@ -1,9 +1,9 @@
-"""Schemas as text: what a variant's schema says, and how a table's columns grow."""
+"""Names and schemas: what a variant's schema says, a table's columns, and its name."""
 
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from chronik.pipeline.json_table import arrow_schema, fields_in, fields_of, merged
+from chronik.pipeline.json_table import arrow_schema, fields_in, fields_of, table_fields
 from chronik.pipeline.warehouse import table_name
 
 
@@ -19,12 +19,14 @@ def test_no_object_has_no_fields(told: str) -> None:
     assert fields_of(told) == StructType()
 
 
-def test_columns_are_only_added() -> None:
-    table = StructType([StructField("id", LongType())])
-    found = StructType([StructField("ID", StringType()), StructField("new", StringType())])
-    grown = merged(table, found)
-    assert [one.name for one in grown.fields] == ["id", "new"]
-    assert fields_in(arrow_schema(grown)) == grown
+def test_columns_have_the_same_types_in_spark_and_arrow() -> None:
+    fields = StructType([StructField("id", LongType()), StructField("new", StringType())])
+    schema = arrow_schema(fields)
+    assert fields_in(schema) == fields
+    assert {name: str(kind) for name, kind in table_fields(schema).items()} == {
+        "id": "int64",
+        "new": "string",
+    }
 
 
 def test_a_table_has_a_name_that_sql_can_say() -> None:

@@ -156,7 +156,7 @@ def test_json_bad_records_evolution_and_sql_over_table_and_log(
     send({"id": 1, "who": "a"}, b"broken", {"id": 2, "who": "b"})
     first = ingest()
     assert (first.rows, first.bad, first.table) == (2, 1, "shop_events")
-    send({"id": 3, "price": 2.5}, {"id": "three"})
+    send({"id": 3, "price": 2.5, "at": {"x": 1e10}, "odd`": [1.50]}, {"id": "three"})
     second = ingest()
     assert (second.rows, second.bad) == (1, 1)
 

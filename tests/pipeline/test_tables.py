@@ -1,71 +1,58 @@
-"""Given records, expected rows: the functions from DataFrame to DataFrame."""
+"""Given records, expected rows: the functions from DataFrame to DataFrame, next to Arrow's."""
 
+import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from chronik.pipeline import dlq_table, json_table
+from chronik.pipeline.decode import SCHEMA as DECODED
+from chronik.pipeline.json_columns import BIGINT, BOOLEAN, DOUBLE, STRING, Fields
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 SCHEMA = "partition int, offset bigint, timestamp timestamp, key binary, value binary"
+FIXED: Fields = {"id": BIGINT, "price": DOUBLE, "ok": BOOLEAN, "name": STRING, "odd name`": STRING}
+VALUES: list[bytes | None] = [
+    b'{"id": 1, "price": 1.5, "ok": true, "name": "a", "more": [1]}',
+    b'{"id": 2, "price": 2, "odd name`": "b", "name": null}',
+    None,
+    b"{}",
+    *(b"oops", b"5", b"[1]", b'[{"id": 1}]', b"", b'{"id": 1', b'{"id": 1} x', b"null"),
+    *(b"\xff\xfe", b'{"id": "text"}', b'{"id": 1.5}', b'{"id": true}', b'{"ok": 1}'),
+    *(b"{'id': 1}", b'{"price": NaN}', b'{"price": "NaN"}', b'{"id": 1,}', b'{"id": 01}'),
+    *(b'{"id": 1}{"id": 2}', b'{"name": "a\nb"}', b'{"name": "x", "name": "y"}'),
+    *(b'{"name": 1}', b'{"name": true}', b'{"name": [1, "b"]}', b'{"name": {"x" : 2.5}}'),
+    *(b'\n{ "name" : "x" }\n', b'{"NAME": "other"}', b'{"id": 9223372036854775808}'),
+    *(b'{"price": 1e3}', b'{"price": -0.0}', b'{"id": -0}', b'{"price": 12345678901234567890}'),
+    *(b'{"id": 1},{"id": 2}', b'{"id": 1}}', b'{"id": 1}]}'),
+    b'{"name": "\\u00e4\\n\\ud83d\\ude00"}',
+    json.dumps({"name": "x" * 10_000}).encode(),
+]
 
 
-def records(spark: Any, *values: bytes | None) -> Any:
-    rows = [(0, offset, None, None, value) for offset, value in enumerate(values)]
-    return spark.createDataFrame(rows, SCHEMA)
-
-
-def test_fields_become_typed_columns(spark: Any) -> None:
-    given = records(
-        spark,
-        b'{"id": 1, "price": 1.5, "ok": true, "name": "a", "tags": [1, 2], "at": {"x": 1}}',
-        b'{"id": 2, "price": 2, "odd name`": "b"}',
-        None,
-    )
-    fields = json_table.inferred(given)
-    rows = json_table.rows(json_table.judged(given, fields), fields)
-    assert {one.name: one.dataType.simpleString() for one in fields.fields} == {
-        "id": "bigint",
-        "price": "double",
-        "ok": "boolean",
-        "name": "string",
-        "tags": "string",
-        "at": "string",
-        "odd name`": "string",
+def test_spark_and_arrow_make_the_same_rows_and_refuse_the_same_records(spark: Any) -> None:
+    rows = [(0, offset, None, None, value) for offset, value in enumerate(VALUES)]
+    records = spark.createDataFrame(rows, SCHEMA)
+    fields = json_table.fields_in(pa.schema(list(FIXED.items())))
+    judged = json_table.judged(records, fields)
+    good = {
+        row["_offset"]: {name: row[name] for name in FIXED}
+        for row in json_table.rows(judged, fields).collect()
     }
-    found = [row.asDict() for row in rows.orderBy("_offset").collect()]
-    assert [(r["_offset"], r["id"], r["price"], r["name"], r["odd name`"]) for r in found] == [
-        (0, 1, 1.5, "a", None),
-        (1, 2, 2.0, None, "b"),
-        (2, None, None, None, None),
-    ]
-    assert (found[0]["tags"], found[0]["at"], found[0]["ok"]) == ("[1,2]", '{"x":1}', True)
+    bad = {row.offset: row.reason for row in dlq_table.rows(judged).collect()}
 
-
-def test_what_is_no_object_of_the_tables_types_is_a_dead_letter(spark: Any) -> None:
-    bad = [b"oops", b"5", b"[1]", b'[{"id": 1}]', b"", b'{"id": 1', b'{"id": 1} x', b"null"]
-    fields = json_table.inferred(records(spark, b'{"id": 1}'))
-    values = [b'{"id": 1}', *bad, b"\xff\xfe", b'{"id": "text"}', b'{"id": 1.5}', b"{}"]
-    judged = json_table.judged(records(spark, *values), fields)
-    good = [row["_offset"] for row in json_table.rows(judged, fields).collect()]
-    letters = {bytes(row.value): row.reason for row in dlq_table.rows(judged).collect()}
-    assert good == [0, 12]
-    assert {letters[one] for one in bad[:5]} == {"the value is not a JSON object"}
-    assert letters[b"\xff\xfe"] == "the value is not UTF-8"
-    assert letters[b'{"id": "text"}'] == "a field has another type than its column"
-    assert letters[b'{"id": 1.5}'] == "a field has another type than its column"
-    assert len(letters) == 11
-
-
-def test_a_field_of_several_types_is_kept_as_text(spark: Any) -> None:
-    given = records(spark, b'{"a": 1}', b'{"a": "x"}', b'{"a": {"b": 2}}', b"not json")
-    fields = json_table.inferred(given)
-    rows = json_table.rows(json_table.judged(given, fields), fields)
-    assert sorted(row.a for row in rows.collect()) == ["1", "x", '{"b":2}']
-
-
-def test_numbers_that_no_column_can_hold_are_kept_as_text(spark: Any) -> None:
-    given = records(spark, b'{"a": 123456789012345678901}')
-    fields = json_table.inferred(given)
-    rows = json_table.rows(json_table.judged(given, fields), fields)
-    assert [row.a for row in rows.collect()] == ["123456789012345678901"]
+    source = pa.RecordBatch.from_pylist(
+        [{"partition": 0, "offset": at, "value": value} for at, value in enumerate(VALUES)],
+        schema=pa.schema([DECODED.field(name) for name in json_table.JsonShape.columns]),
+    )
+    table, reasons = json_table.JsonShape(FIXED).rows(source)
+    ours = dict(enumerate(reasons.to_pylist()))
+    assert {offset: reason for offset, reason in ours.items() if reason} == bad
+    found = {
+        row["_offset"]: {name: row[name] for name in FIXED}
+        for row in table.to_pylist()
+        if ours[row["_offset"]] is None
+    }
+    assert found == good
+    assert len(good) + len(bad) == len(VALUES)

@@ -23,8 +23,16 @@ SOON = datetime.timedelta(hours=1)
 
 
 def raw(bootstrap: str, warehouse: str, topic: str) -> None:
+    ingest("raw", bootstrap, warehouse, topic)
+
+
+def as_json(bootstrap: str, warehouse: str, topic: str) -> None:
+    ingest("json", bootstrap, warehouse, topic)
+
+
+def ingest(mode: str, bootstrap: str, warehouse: str, topic: str) -> None:
     place = Warehouse(warehouse)
-    ingest_topic(Job(bootstrap, place, records_max=RECORDS_PER_COMMIT, parallelism=2), topic)
+    ingest_topic(Job(bootstrap, place, mode, records_max=RECORDS_PER_COMMIT, parallelism=2), topic)
 
 
 def compaction(_: str, warehouse: str, topic: str) -> None:
@@ -49,6 +57,7 @@ def tables(warehouse: str, topic: str) -> list[Any]:
 
 ACTIONS: dict[str, Callable[[str, str, str], None]] = {
     "raw": raw,
+    "json": as_json,
     "compaction": compaction,
     "expiry": expiry,
 }

@@ -29,6 +29,31 @@ def warehouse_option(function: F) -> F:
     )(function)
 
 
+def catalog_option(function: F) -> F:
+    """`--catalog`."""
+    return click.option(
+        "--catalog",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=pairs,
+        help="A catalog instead of the folder's own: pyiceberg's properties, "
+        "e.g. type=rest and uri=https://HOST, or type=glue.",
+    )(function)
+
+
+def pairs(
+    _context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    """KEY=VALUE options as a dict."""
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"'{text}' is not KEY=VALUE", param=parameter)
+        found[name] = value
+    return found
+
+
 def master_option(function: F) -> F:
     """`--master`."""
     return click.option(
@@ -62,13 +87,17 @@ def _known(error: Exception) -> str | None:
     """What to say about an error that is no defect; the imports wait until there is one."""
     from pyspark.errors import PySparkException
 
+    from chronik.pipeline.avro_table import NoAvroError
     from chronik.pipeline.client import ClusterError
     from chronik.pipeline.fetch import DataLoss
-    from chronik.pipeline.ingest import IngestError
+    from chronik.pipeline.plan import IngestError
+    from chronik.pipeline.registry import RegistryError
     from chronik.pipeline.session import NoJavaError
-    from chronik.pipeline.warehouse import OffsetConflict
+    from chronik.pipeline.tasks import WrongCount
+    from chronik.pipeline.warehouse import OffsetConflict, WarehouseError
 
-    if isinstance(error, (ClusterError, DataLoss, IngestError, NoJavaError, OffsetConflict)):
+    said = (ClusterError, DataLoss, IngestError, NoJavaError, OffsetConflict)
+    if isinstance(error, (*said, NoAvroError, RegistryError, WarehouseError, WrongCount)):
         return str(error)
     return _first_line(error) if isinstance(error, PySparkException) else None
 

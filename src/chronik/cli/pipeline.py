@@ -2,19 +2,26 @@
 
 import datetime
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from chronik.cli._client import require_reachable
 from chronik.cli._options import client_options, topic_name
 from chronik.cli._output import count_text, note, print_table
-from chronik.cli._pipeline import master_option, pipeline_command, warehouse_option
+from chronik.cli._pipeline import (
+    catalog_option,
+    master_option,
+    pairs,
+    pipeline_command,
+    warehouse_option,
+)
 from chronik.cli.pipeline_status import command as status_command
 
 if TYPE_CHECKING:
     from chronik.pipeline.ingest import Progress, TopicResult
     from chronik.pipeline.proof import Verdict
+    from chronik.pipeline.warehouse import Warehouse
 
 
 @click.group("pipeline")
@@ -27,11 +34,36 @@ def command() -> None:
 @click.option("--once", is_flag=True, help="End at what was the topics' end when it began.")
 @click.option(
     "--mode",
-    type=click.Choice(["raw", "json"]),
+    type=click.Choice(["raw", "json", "avro"]),
     default="raw",
     show_default=True,
-    help="raw: key and value as bytes. json: a typed column per field.",
+    help="raw: key and value as bytes. json: a typed column per field. avro: the same, with the "
+    "schemas of a registry.",
 )
+@click.option("--registry", metavar="URL", help="The schema registry, for --mode avro.")
+@click.option(
+    "--registry-config",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=pairs,
+    help="basic.auth.user.info=USER:PASSWORD or bearer.auth.token=TOKEN.",
+)
+@click.option(
+    "--partition-by",
+    default="",
+    metavar="TRANSFORM",
+    help="Of a new table: day(timestamp), hour(timestamp) or bucket(16,key); "
+    "several with a semicolon.",
+)
+@click.option(
+    "--alias",
+    "aliases",
+    multiple=True,
+    metavar="TOPIC=TABLE",
+    callback=pairs,
+    help="The table's name; by default the topic's with _ for dots and dashes.",
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65_535), help="Prometheus on this port.")
 @click.option("--records-per-commit", type=click.IntRange(1), default=5_000_000, show_default=True)
 @click.option(
     "--interval",
@@ -42,6 +74,7 @@ def command() -> None:
     help="Pause before looking again, where nothing was new.",
 )
 @click.option("--prove", "proving", is_flag=True, help="Compare table and log at the end.")
+@catalog_option
 @warehouse_option
 @master_option
 @client_options
@@ -49,14 +82,15 @@ def command() -> None:
 def ingest(
     topics: tuple[str, ...],
     once: bool,
-    mode: Literal["raw", "json"],
-    records_per_commit: int,
     interval: float,
     proving: bool,
+    metrics_port: int | None,
+    catalog: dict[str, str],
     warehouse: str,
     master: str,
     bootstrap: str,
     extra: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Move the records of TOPICS into tables of the warehouse.
 
@@ -65,6 +99,8 @@ def ingest(
     \b
     chronik pipeline ingest orders --once --mode json
     chronik pipeline ingest orders payments --warehouse /data/warehouse --prove --once
+    chronik pipeline ingest shop.orders --alias shop.orders=orders --partition-by 'day(timestamp)'
+    chronik pipeline ingest orders --mode avro --registry http://localhost:8081 --once
     """
     from chronik.pipeline.ingest import ingest_forever, ingest_topic, spark_job
     from chronik.pipeline.session import require_java, session
@@ -72,18 +108,14 @@ def ingest(
 
     if proving and not once:
         raise click.UsageError("--prove needs an end: add --once")
+    settings = _job_settings(**options)
     require_java()
     require_reachable(bootstrap)
+    place = Warehouse(warehouse, catalog)
     note(f"Starting Spark ({master}) ...")
-    spark = session(master)
-    job = spark_job(
-        spark,
-        bootstrap,
-        Warehouse(warehouse),
-        mode,
-        records_max=records_per_commit,
-        progress=_show_progress,
-    )
+    job = spark_job(session(master), bootstrap, place, progress=_show_progress, **settings)
+    if metrics_port is not None:
+        job.counters.serve(metrics_port)
     if not once:
         note(f"Watching {', '.join(topics)}; Ctrl-C ends it, nothing gets lost.")
         ingest_forever(job, topics, interval)
@@ -91,7 +123,34 @@ def ingest(
     for topic in topics:
         _show_result(ingest_topic(job, topic), warehouse)
     if proving:
-        _prove(bootstrap, topics, warehouse)
+        _prove(bootstrap, topics, place)
+
+
+def _job_settings(
+    mode: str,
+    registry: str | None,
+    registry_config: dict[str, str],
+    partition_by: str,
+    aliases: dict[str, str],
+    records_per_commit: int,
+) -> dict[str, Any]:
+    """The options that make a job, validated before anything opens."""
+    from chronik.pipeline.partitioning import BadPartitioning, parse
+    from chronik.pipeline.registry import Registry
+
+    if (mode == "avro") != (registry is not None):
+        raise click.UsageError("--mode avro and --registry go together")
+    try:
+        by = parse(partition_by)
+    except BadPartitioning as error:
+        raise click.BadParameter(str(error), param_hint="--partition-by") from error
+    return {
+        "mode": mode,
+        "registry": None if registry is None else Registry(registry, registry_config),
+        "partition_by": by,
+        "aliases": aliases,
+        "records_max": records_per_commit,
+    }
 
 
 def _show_progress(progress: "Progress") -> None:
@@ -111,7 +170,7 @@ def _show_result(result: "TopicResult", warehouse: str) -> None:
     )
 
 
-def _prove(bootstrap: str, topics: tuple[str, ...], warehouse: str) -> None:
+def _prove(bootstrap: str, topics: tuple[str, ...], warehouse: "Warehouse") -> None:
     from chronik.pipeline.proof import prove
 
     note("Comparing tables and log ...")
@@ -138,6 +197,7 @@ def _show_verdict(verdict: "Verdict") -> None:
     type=click.Path(exists=True, dir_okay=False),
     help="A parquet file of what producers were told (columns topic, partition, offset, outcome).",
 )
+@catalog_option
 @warehouse_option
 @master_option
 @client_options
@@ -145,6 +205,7 @@ def _show_verdict(verdict: "Verdict") -> None:
 def prove_command(
     topics: tuple[str, ...],
     ledger: str | None,
+    catalog: dict[str, str],
     warehouse: str,
     master: str,
     bootstrap: str,
@@ -153,10 +214,12 @@ def prove_command(
     """Compare tables with the log, record by record; ends with 1 where they differ."""
     from chronik.pipeline.proof import prove
     from chronik.pipeline.session import require_java
+    from chronik.pipeline.warehouse import Warehouse
 
     require_java()
     require_reachable(bootstrap)
-    verdicts = [prove(bootstrap, one, warehouse, ledger, master=master) for one in topics]
+    place = Warehouse(warehouse, catalog)
+    verdicts = [prove(bootstrap, one, place, ledger, master=master) for one in topics]
     for verdict in verdicts:
         _show_verdict(verdict)
     sys.exit(0 if all(verdict.ok for verdict in verdicts) else 1)
@@ -168,14 +231,17 @@ command.add_command(status_command)
 @command.command("maintain")
 @click.option("--snapshot-days", type=click.FloatRange(0), default=5.0, show_default=True)
 @click.option("--orphan-hours", type=click.FloatRange(1), default=24.0, show_default=True)
+@catalog_option
 @warehouse_option
 @pipeline_command
-def maintain_command(snapshot_days: float, orphan_hours: float, warehouse: str) -> None:
+def maintain_command(
+    snapshot_days: float, orphan_hours: float, catalog: dict[str, str], warehouse: str
+) -> None:
     """Join small files, expire old snapshots, delete files of dead runs; ingest may go on."""
     from chronik.pipeline.maintenance import maintain
     from chronik.pipeline.warehouse import Warehouse
 
-    place = Warehouse(warehouse)
+    place = Warehouse(warehouse, catalog)
     now = datetime.datetime.now(datetime.UTC)
     done = [
         maintain(

@@ -11,7 +11,7 @@ import click
 from chronik.cli._client import require_reachable
 from chronik.cli._options import client_options
 from chronik.cli._output import json_option, note, print_json, print_table, size_text
-from chronik.cli._pipeline import pipeline_command, warehouse_option
+from chronik.cli._pipeline import catalog_option, pipeline_command, warehouse_option
 
 if TYPE_CHECKING:
     from chronik.pipeline.status import TableStatus
@@ -31,6 +31,7 @@ CLEAR = "\033[H\033[2J\033[3J"
 )
 @click.option("--prometheus", is_flag=True, help="Print Prometheus' text format.")
 @json_option
+@catalog_option
 @warehouse_option
 @client_options
 @pipeline_command
@@ -39,6 +40,7 @@ def command(
     watch: float | None,
     prometheus: bool,
     as_json: bool,
+    catalog: dict[str, str],
     warehouse: str,
     bootstrap: str,
     extra: tuple[str, ...],
@@ -51,13 +53,14 @@ def command(
     """
     from chronik.pipeline.sql_plan import opened
     from chronik.pipeline.status import status
+    from chronik.pipeline.warehouse import Warehouse
 
     if prometheus and as_json:
         raise click.UsageError("--prometheus and --json: choose one")
     if not cold:
         require_reachable(bootstrap)
     while True:
-        place = opened(warehouse)
+        place = Warehouse(warehouse, catalog) if catalog else opened(warehouse)
         tables = [] if place is None else status(None if cold else bootstrap, place)
         _show(tables, warehouse, as_json, prometheus, again=watch is not None)
         if watch is None:

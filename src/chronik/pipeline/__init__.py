@@ -2,6 +2,7 @@
 
 Touches: the cluster as a client, the warehouse folder, a Spark session. May import: `trace`,
 `wire`, `model`, and pyspark, pyarrow, numpy, pyiceberg, confluent-kafka. Driven by: `cli/pipeline`,
-`cli/sql`, `make run`. Start reading at `ingest.py`, then `decode.py` (bytes to Arrow), `source.py`
-(`spark.read.format("chronik")`), `warehouse.py` (the commit that holds the offsets) and `proof.py`.
+`cli/sql`, `make run`. Start reading at `ingest.py`, then `tasks.py` (records to files), `modes.py`
+(raw, JSON, Avro), `decode.py` (bytes to Arrow), `source.py` (`spark.read.format("chronik")`),
+`warehouse.py` (the commit that holds the offsets) and `proof.py`.
 """

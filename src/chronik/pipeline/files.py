@@ -1,31 +1,19 @@
-"""The work of one task: records in, one parquet file out, and only its name to the driver."""
+"""Parquet files: complete and synced on disk, and in no table until a commit names them."""
 
-import json
 import os
 import uuid
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.fs
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceWriter,
-    WriterCommitMessage,
-)
-from pyspark.sql.types import StructType
 
-from chronik.pipeline import dlq_table, raw_table
-from chronik.pipeline.fetch import OffsetRange, read_range
+from chronik.pipeline.partitioning import Key, PartitionBy, pieces
 
-pc: Any = pyarrow.compute
-"""Its functions are made at run time; the type stubs do not know them all."""
 ROW_GROUP_ROWS = 262_144
-LISTING = "_written.json"
+OPEN_FILES_MAX = 64
+"""A backfill may touch many partitions in any order; the memory of a task stays bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +23,7 @@ class Written:
     path: str
     rows: int
     bad: bool = False
+    partition: Key = ()
 
 
 class FileWriter:
@@ -83,82 +72,40 @@ def _sync(path: str) -> None:
             os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
-class RawTask:
-    """Reads ranges and writes raw rows; the records never leave this process."""
+class TableWriter:
+    """The rows of one task: a file for each partition of the table, and for each schema."""
 
-    bootstrap: str
-    folder: str
-    isolation: int
+    def __init__(self, folder: str, name: str, by: tuple[PartitionBy, ...] = ()) -> None:
+        self._folder, self._name, self._by = folder, name, by
+        self._open: dict[Key, FileWriter] = {}
+        self._schema: pa.Schema | None = None
+        self._written: list[Written] = []
 
-    def __call__(self, wanted: OffsetRange) -> list[Written]:
-        writer = FileWriter(self.folder, f"{wanted.partition:05d}-{wanted.start:020d}")
-        batches = read_range(
-            self.bootstrap, wanted, columns=raw_table.COLUMNS, isolation=self.isolation
-        )
-        for batch in batches:
-            writer.write(batch)
-        written = writer.close()
-        return [] if written is None else [written]
+    def write(self, batch: pa.RecordBatch, source: pa.RecordBatch) -> None:
+        """Rows of the table, and the records that they were made of, in the same order."""
+        if self._schema is not None and batch.schema != self._schema:
+            self._close_all()
+        self._schema = batch.schema
+        keys = [one.values(source.column(one.column)) for one in self._by]
+        for key, rows in pieces(batch, keys):
+            self._writer(key).write(rows)
 
+    def close(self) -> list[Written]:
+        self._close_all()
+        return self._written
 
-class JudgedFiles(DataSource):
-    """The format that a JSON batch is written with: good rows to one file, bad ones to another.
+    def _writer(self, key: Key) -> FileWriter:
+        if key not in self._open:
+            if len(self._open) >= OPEN_FILES_MAX:
+                self._close(next(iter(self._open)))
+            self._open[key] = FileWriter(self._folder, self._name)
+        return self._open[key]
 
-    The input has two struct columns, `good` (a row of the table) and `bad` (a row of the dead
-    letter table, its reason null for a good record). Option `folder` says where the files go.
-    """
+    def _close_all(self) -> None:
+        for key in list(self._open):
+            self._close(key)
 
-    FORMAT = "chronik-judged-files"
-
-    @classmethod
-    def name(cls) -> str:
-        return cls.FORMAT
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return JudgedWriter(self.options["folder"])
-
-
-@dataclass
-class FilesMessage(WriterCommitMessage):
-    """What one task wrote."""
-
-    files: list[Written]
-
-
-class JudgedWriter(DataSourceArrowWriter):
-    """Both files of a task in one pass; the list of all files goes to the folder at the end."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def write(self, iterator: Iterator[Any]) -> FilesMessage:
-        good, bad = FileWriter(self._folder, "good"), FileWriter(self._folder, "bad")
-        for batch in iterator:
-            is_bad = batch.column("bad").field(dlq_table.REASON).is_valid()
-            good.write(_flat(batch.filter(pc.invert(is_bad)), "good"))
-            bad.write(_flat(batch.filter(is_bad), "bad"))
-        files = [(good.close(), False), (bad.close(), True)]
-        return FilesMessage([replace(one, bad=kind) for one, kind in files if one is not None])
-
-    def commit(self, messages: list[Any]) -> None:
-        # This runs in a process of Spark's, so the names reach the job through the folder.
-        rows = [asdict(one) for message in messages if message for one in message.files]
-        filesystem, path = pyarrow.fs.FileSystem.from_uri(f"{self._folder}/{LISTING}")
-        filesystem.create_dir(os.path.dirname(path), recursive=True)
-        with filesystem.open_output_stream(path) as stream:
-            stream.write(json.dumps(rows).encode())
-
-    def abort(self, messages: list[Any]) -> None:
-        """Nothing: files without a commit are in no table, and maintenance deletes them."""
-
-
-def listed(folder: str) -> list[Written]:
-    """The files that a finished write left in the folder."""
-    filesystem, path = pyarrow.fs.FileSystem.from_uri(f"{folder}/{LISTING}")
-    with filesystem.open_input_stream(path) as stream:
-        return [Written(**row) for row in json.loads(stream.read())]
-
-
-def _flat(batch: Any, name: str) -> pa.RecordBatch:
-    return pa.RecordBatch.from_struct_array(batch.column(name))
+    def _close(self, key: Key) -> None:
+        written = self._open.pop(key).close()
+        if written is not None:
+            self._written.append(replace(written, partition=key))

@@ -11,40 +11,37 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
-from chronik.pipeline import dlq_table, json_table, raw_table
-from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster, TopicPartition
-from chronik.pipeline.fetch import DataLoss, OffsetRange
-from chronik.pipeline.files import JudgedFiles, RawTask, Written, listed
+from chronik.pipeline import dlq_table, json_columns, modes, partitioning
+from chronik.pipeline.client import READ_COMMITTED, Cluster, TopicPartition
+from chronik.pipeline.fetch import OffsetRange
+from chronik.pipeline.ingest_metrics import Counters
 from chronik.pipeline.offsets import split, to_json
+from chronik.pipeline.plan import IngestError, ends, left, plan
+from chronik.pipeline.registry import Registry
 from chronik.pipeline.session import session
+from chronik.pipeline.tasks import Counts, Outcome, Task, check_counts
 from chronik.pipeline.warehouse import (
     BATCH,
     MODE,
+    PARTITION_BY,
     TOPIC,
     OffsetConflict,
-    State,
     Warehouse,
     add_files,
     commit_records,
     properties_of,
-    quiet,
     state_of,
     table_name,
 )
 
-Mode = Literal["raw", "json"]
 RECORDS_PER_COMMIT_MAX = 5_000_000
 """Bounds what a crash makes do again, and the size of the files."""
-
-
-class IngestError(Exception):
-    """The topic and its table do not fit together."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,8 @@ class TopicResult:
     table: str
     rows: int = 0
     bad: int = 0
+    gaps: int = 0
+    """Offsets without a record: markers, aborted records, what compaction took."""
     commits: int = 0
     next_offsets: dict[int, int] = field(default_factory=dict)
     seconds: float = 0.0
@@ -85,18 +84,25 @@ class IngestResult:
         return sum(one.rows for one in self.topics)
 
 
+Tasks = Callable[[Callable[[OffsetRange], Outcome], Sequence[OffsetRange]], Iterable[Outcome]]
+
+
 @dataclass
 class Job:
     """Everything a run needs; `tasks` maps a function over ranges, on Spark's executors."""
 
     bootstrap: str
     warehouse: Warehouse
-    mode: Mode = "raw"
+    mode: str = "raw"
     isolation: int = READ_COMMITTED
     records_max: int = RECORDS_PER_COMMIT_MAX
-    spark: SparkSession | None = None
-    tasks: Callable[[Callable[[OffsetRange], list[Written]], Sequence[OffsetRange]], Any] = map
+    tasks: Tasks = map
     parallelism: int = 1
+    partition_by: tuple[partitioning.PartitionBy, ...] = ()
+    registry: Registry | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Topic to table, where the table is not to have the topic's name."""
+    counters: Counters = field(default_factory=Counters)
     progress: Callable[[Progress], None] = lambda _: None
 
 
@@ -107,7 +113,7 @@ def ingest_once(  # noqa: PLR0913 - options with names
     master: str = "local[*]",
     progress: Callable[[Progress], None] | None = None,
     *,
-    mode: Mode = "raw",
+    mode: str = "raw",
     records_per_commit: int = RECORDS_PER_COMMIT_MAX,
     spark: SparkSession | None = None,
     catalog: Mapping[str, str] | None = None,
@@ -138,30 +144,24 @@ def spark_job(
     spark: SparkSession,
     bootstrap: str,
     warehouse: Warehouse,
-    mode: Mode = "raw",
-    *,
-    records_max: int = RECORDS_PER_COMMIT_MAX,
-    progress: Callable[[Progress], None] = lambda _: None,
+    mode: str = "raw",
+    **settings: Any,
 ) -> Job:
-    """A job whose tasks run on the session's executors."""
+    """A job whose tasks run on the session's executors; settings as the fields of `Job`."""
     return Job(
         bootstrap,
         warehouse,
         mode,
-        records_max=records_max,
-        spark=spark,
+        **settings,
         tasks=spark_tasks(spark),
         parallelism=spark.sparkContext.defaultParallelism,
-        progress=progress,
     )
 
 
-def spark_tasks(
-    spark: SparkSession,
-) -> Callable[[Callable[[OffsetRange], list[Written]], Sequence[OffsetRange]], Any]:
+def spark_tasks(spark: SparkSession) -> Tasks:
     """One range is one Spark task; results come back, records do not."""
 
-    def run(work: Callable[[OffsetRange], list[Written]], ranges: Sequence[OffsetRange]) -> Any:
+    def run(work: Callable[[OffsetRange], Outcome], ranges: Sequence[OffsetRange]) -> Any:
         return spark.sparkContext.parallelize(ranges, len(ranges)).map(work).collect()
 
     return run
@@ -172,45 +172,24 @@ def ingest_topic(job: Job, topic: str) -> TopicResult:
     begun = time.perf_counter()
     table = open_table(job, topic)
     with Cluster(job.bootstrap) as cluster:
-        target = _ends(cluster, topic, job.isolation)
+        target = ends(cluster, topic, job.isolation)
     result = TopicResult(topic, table.name()[-1])
-    total = _left(state_of(table), target)
+    total = left(state_of(table), target)
+    job.counters.left(topic, target, state_of(table).next)
     done = 0
     for ranges in _batches(job, table, topic, target):
-        rows, bad = run_batch(job, table, topic, ranges)
+        counts = run_batch(job, table, topic, ranges)
         done += sum(one.end - one.start for one in ranges)
-        result.rows, result.bad = result.rows + rows, result.bad + bad
+        result.rows, result.bad = result.rows + counts.rows, result.bad + counts.bad
+        result.gaps += counts.gaps
         result.commits += 1
+        state = state_of(table)
+        job.counters.committed(topic, counts, state.committed_ms or 0)
+        job.counters.left(topic, target, state.next)
         result.seconds = time.perf_counter() - begun
         job.progress(Progress(topic, done, total, result.rows, result.bad, result.seconds))
     result.next_offsets = state_of(table).next
     return result
-
-
-def open_table(job: Job, topic: str) -> Table:
-    """The topic's table, made if need be, its dead letters settled."""
-    schema = raw_table.ARROW if job.mode == "raw" else json_table.ARROW_PLACE
-    properties = {TOPIC: topic, MODE: job.mode}
-    table = job.warehouse.create(table_name(topic), schema, properties)
-    for name, wanted in properties.items():
-        if table.properties.get(name) != wanted:
-            raise IngestError(
-                f"table '{table_name(topic)}' has {name}={table.properties.get(name)}, not {wanted}"
-            )
-    settle_bad(job.warehouse, table)
-    return table
-
-
-# -- planning
-
-
-def _ends(cluster: Cluster, topic: str, isolation: int) -> dict[TopicPartition, int]:
-    partitions = cluster.partitions([topic])
-    return cluster.offsets(dict.fromkeys(partitions, LATEST), isolation)
-
-
-def _left(state: State, target: Mapping[TopicPartition, int]) -> int:
-    return sum(max(0, end - state.next.get(one[1], 0)) for one, end in target.items())
 
 
 def _batches(
@@ -222,94 +201,60 @@ def _batches(
             yield ranges
 
 
-def plan(
-    cluster: Cluster,
-    state: State,
-    topic: str,
-    target: Mapping[TopicPartition, int],
-    records_max: int,
-) -> list[OffsetRange]:
-    """At most about `records_max` offsets, a fair share of each partition that has more.
-
-    A partition that is still empty is in the first plan too, with an empty range: from then on a
-    record of it that is deleted before it was ingested is noticed.
-    """
-    starts = cluster.offsets(dict.fromkeys(target, EARLIEST))
-    ranges = []
-    for (_, partition), end in sorted(target.items()):
-        start = state.next.get(partition, starts[topic, partition])
-        _check_log(topic, partition, start, starts[topic, partition], end)
-        ranges.append(OffsetRange(topic, partition, start, end))
-    busy = [one for one in ranges if one.end > one.start]
-    if not busy:
-        return []
-    share = max(1, records_max // len(busy))
-    return [
-        OffsetRange(topic, one.partition, one.start, min(one.end, one.start + share))
-        for one in ranges
-        if one.end > one.start or one.partition not in state.next
-    ]
-
-
-def _check_log(topic: str, partition: int, start: int, log_start: int, end: int) -> None:
-    if start < log_start:
-        raise DataLoss(
-            f"{topic}-{partition}: the table ends at offset {start}, the log begins at {log_start}:"
-            " records were deleted before they were ingested"
-        )
-    if start > end:
-        raise IngestError(
-            f"{topic}-{partition}: the table ends at offset {start}, the log already at {end}. "
-            "The topic was made again, or it lost records; an offset is never taken back"
-        )
+def open_table(job: Job, topic: str) -> Table:
+    """The topic's table, made if need be, its dead letters settled."""
+    name = job.aliases.get(topic) or table_name(topic)
+    properties = {TOPIC: topic, MODE: job.mode}
+    if job.partition_by:
+        properties[PARTITION_BY] = ";".join(map(str, job.partition_by))
+    by = [(modes.place_column(job.mode, one.column), one) for one in job.partition_by]
+    table = job.warehouse.create(name, modes.schema_of(job.mode), properties, by)
+    for told, wanted in properties.items():
+        if table.properties.get(told) != wanted:
+            raise IngestError(
+                f"table '{name}' has {told}={table.properties.get(told)}, not {wanted}; "
+                "an alias gives the topic another table"
+            )
+    settle_bad(job.warehouse, table)
+    return table
 
 
 # -- one batch
 
 
-def run_batch(job: Job, table: Table, topic: str, ranges: list[OffsetRange]) -> tuple[int, int]:
-    """Writes and commits the ranges; returns the rows, good and bad."""
+def run_batch(job: Job, table: Table, topic: str, ranges: list[OffsetRange]) -> Counts:
+    """Writes and commits the ranges."""
     batch_id = uuid.uuid4().hex
-    folder = f"{table.location()}/data/{batch_id}"
-    if job.mode == "raw":
-        work = RawTask(job.bootstrap, folder, job.isolation)
-        written = [one for many in job.tasks(work, split(ranges, job.parallelism)) for one in many]
-    else:
-        written = _write_json(job, table, ranges, folder)
-    good, bad = ([one for one in written if one.bad is kind] for kind in (False, True))
+    outcomes = _write(job, table, ranges, batch_id)
+    check_counts(ranges, outcomes)
+    counts = Counts.of(outcomes)
+    files = [one for outcome in outcomes for one in outcome.files]
     taken = {one.partition: (one.start, one.end) for one in ranges}
-    commit_records(table, [one.path for one in good], taken, batch_id, [one.path for one in bad])
+    bad_files = [one.path for one in files if one.bad]
+    good_files = [one for one in files if not one.bad]
+    commit_records(table, good_files, taken, batch_id, bad_files, counts.told())
     settle_bad(job.warehouse, table)
-    return sum(one.rows for one in good), sum(one.rows for one in bad)
+    return counts
 
 
-def _write_json(job: Job, table: Table, ranges: list[OffsetRange], folder: str) -> list[Written]:
-    assert job.spark is not None, "JSON is parsed by Spark"
-    records = read_ranges(job, ranges)
-    known = json_table.fields_in(table.schema().as_arrow())
-    fields = json_table.merged(known, json_table.inferred(records))
-    if fields != known:
-        with quiet(), table.update_schema() as update:
-            update.union_by_name(json_table.arrow_schema(fields))
-    judged = json_table.judged(records, fields)
-    both = judged.select(
-        F.struct(*json_table.columns(fields)).alias("good"),
-        F.struct(*dlq_table.COLUMNS).alias("bad"),
-    )
-    job.spark.dataSource.register(JudgedFiles)
-    both.write.format(JudgedFiles.FORMAT).option("folder", folder).mode("append").save()
-    return listed(folder)
-
-
-def read_ranges(job: Job, ranges: Sequence[OffsetRange]) -> DataFrame:
-    """The records of the ranges as a DataFrame."""
-    assert job.spark is not None
-    return log_records(
-        job.spark,
-        job.bootstrap,
-        {(one.topic, one.partition): (one.start, one.end) for one in ranges},
-        parallelism=job.parallelism,
-    )
+def _write(job: Job, table: Table, ranges: list[OffsetRange], batch_id: str) -> list[Outcome]:
+    """Every task's files. Where tasks found new columns of different types, they run again."""
+    folder = f"{table.location()}/data/{batch_id}"
+    by = partitioning.parse(table.properties.get(PARTITION_BY, ""))
+    known = modes.columns_of(table)
+    found: Mapping[str, pa.DataType] = {}
+    while True:
+        mode = modes.mode_of(table, {**known, **found}, job.registry)
+        work = Task(job.bootstrap, folder, job.isolation, mode, by)
+        outcomes: list[Outcome] = list(job.tasks(work, split(ranges, job.parallelism)))
+        settled = dict(found)
+        for one in outcomes:
+            settled = json_columns.merged(settled, one.new)
+        same = all(settled.get(name) == kind for one in outcomes for name, kind in one.new.items())
+        if same and not any(one.widened for one in outcomes):
+            modes.add_columns(table, settled)
+            return outcomes
+        found = settled
 
 
 def log_records(

@@ -3,9 +3,15 @@
 Types: boolean, bigint, double and string; objects, arrays and fields of several types are kept as
 their JSON text. Columns are only ever added. A value that is no JSON object, or in which a field
 has another type than the table's column, is a bad record and goes to the dead letter table.
+
+Rows are made twice, by two parsers: ingest has Arrow's (`json_columns`), SQL over the log and the
+proof have Spark's, so that the proof does not repeat what it judges.
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -22,6 +28,14 @@ from pyspark.sql.types import (
 
 from chronik.pipeline.decode import SCHEMA
 from chronik.pipeline.dlq_table import REASON
+from chronik.pipeline.json_columns import (
+    NOT_JSON,
+    NOT_OBJECT,
+    NOT_UTF8,
+    OTHER_TYPE,
+    Fields,
+    JsonColumns,
+)
 
 PLACE = {"_partition": "partition", "_offset": "offset", "_timestamp": "timestamp", "_key": "key"}
 """Columns of every JSON table and what they are in the source."""
@@ -38,31 +52,35 @@ _TYPES: dict[str, tuple[DataType, pa.DataType]] = {
 }
 _LONG_DIGITS = 18
 _FIELD = re.compile(r"(`(?:[^`]|``)*`|[^:`]+): (.*)", re.DOTALL)
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+"""JSON and nothing else, as Arrow's parser has it."""
 
 
 def judged(records: DataFrame, fields: StructType) -> DataFrame:
     """The records with their parsed fields, and the reason why one is bad (null: it is good)."""
     text = F.col("value").cast("string")
     wanted = StructType([*fields.fields, StructField(_CORRUPT, StringType())])
-    parsed = F.from_json(text, wanted, {"columnNameOfCorruptRecord": _CORRUPT})
+    parsed = F.from_json(text, wanted, {"columnNameOfCorruptRecord": _CORRUPT} | _STRICT)
     return records.withColumn(_FIELDS, parsed).withColumn(REASON, _reason(text))
 
 
 def _reason(text: Column) -> Column:
     parsed = F.col(_FIELDS)
-    fails = parsed.isNull() | parsed[_CORRUPT].isNotNull()
-    is_object = _looks_like_object(text) & F.try_parse_json(text).isNotNull()
+    # Spark's parser stops after the first value; in an array, what follows it is looked at.
+    array = F.concat(F.lit("["), text, F.lit(",0]"))
+    one = F.coalesce(F.json_array_length(array) == 2, F.lit(False))
+    fails = parsed.isNull() | parsed[_CORRUPT].isNotNull() | ~one
+    is_object = one & F.try_parse_json(text).isNotNull()
     return (
         F.when(F.col("value").isNull(), F.lit(None))
-        .when(~F.is_valid_utf8(text), "the value is not UTF-8")
-        .when(~_looks_like_object(text), "the value is not a JSON object")
-        .when(fails & is_object, "a field has another type than its column")
-        .when(fails, "the value is not JSON")
+        .when(~F.is_valid_utf8(text), NOT_UTF8)
+        .when(~_looks_like_object(text), NOT_OBJECT)
+        .when(fails & is_object, OTHER_TYPE)
+        .when(fails, NOT_JSON)
     )
 
 
 def _looks_like_object(text: Column) -> Column:
-    """Spark's parser stops after the first value; what follows it must not get lost."""
     return F.is_valid_utf8(text) & text.rlike(r"^\s*\{") & text.rlike(r"\}\s*$")
 
 
@@ -133,17 +151,6 @@ def _top_level(text: str) -> list[str]:
     return [*parts, text[begin:].strip()] if text[begin:].strip() else parts
 
 
-def merged(table: StructType, found: StructType) -> StructType:
-    """The table's fields as they are, then the new ones; names that differ in case only are one."""
-    known = {one.name.lower() for one in table.fields}
-    added = []
-    for one in found.fields:
-        if one.name.lower() not in known:
-            known.add(one.name.lower())
-            added.append(one)
-    return StructType([*table.fields, *added])
-
-
 def arrow_schema(fields: StructType) -> pa.Schema:
     """The table's schema for Arrow and Iceberg."""
     kinds = {spark.typeName(): arrow for spark, arrow in _TYPES.values()}
@@ -160,3 +167,43 @@ def fields_in(schema: pa.Schema) -> StructType:
         if one.name not in PLACE
     ]
     return StructType(found)
+
+
+# -- within a task
+
+
+class JsonShape:
+    """Rows by Arrow's parser."""
+
+    columns = (*PLACE.values(), "value")
+
+    def __init__(self, fixed: Mapping[str, pa.DataType]) -> None:
+        self._columns = JsonColumns(fixed, frozenset(PLACE))
+
+    @property
+    def new(self) -> Fields:
+        return self._columns.new
+
+    @property
+    def widened(self) -> bool:
+        return self._columns.widened
+
+    def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
+        judged_values = self._columns.judge(batch.column("value"))
+        place = {name: batch.column(source) for name, source in PLACE.items()}
+        return pa.RecordBatch.from_pydict(place | judged_values.columns), judged_values.reasons
+
+
+@dataclass(frozen=True)
+class JsonMode:
+    """For the executors: the columns that the table has."""
+
+    fixed: Fields
+
+    def shape(self) -> JsonShape:
+        return JsonShape(self.fixed)
+
+
+def table_fields(schema: pa.Schema) -> Fields:
+    """The fields of a table as Arrow types."""
+    return {one.name: one.type for one in arrow_schema(fields_in(schema)) if one.name not in PLACE}

@@ -8,17 +8,18 @@ snapshot always says how far the table is.
 import datetime
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow.fs
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from chronik.pipeline import dlq_table
-from chronik.pipeline.files import FileWriter
+from chronik.pipeline.files import FileWriter, Written
+from chronik.pipeline.partitioning import Key
 from chronik.pipeline.warehouse import (
     BAD_FILES,
     CARRIED,
@@ -26,6 +27,7 @@ from chronik.pipeline.warehouse import (
     marked_snapshots,
     properties_of,
     quiet,
+    replace_files,
 )
 
 SMALL_FILE_BYTES = 32 * 1024 * 1024
@@ -80,39 +82,41 @@ def compact(table: Table) -> int:
 
 
 def groups(files: Sequence[DataFile]) -> list[list[DataFile]]:
-    """Files that become one, in the order of their names, up to `GROUP_BYTES_MAX` together."""
-    found: list[list[DataFile]] = [[]]
-    size = 0
+    """Files that become one, in the order of their names, up to `GROUP_BYTES_MAX` together.
+
+    Only files of one partition of the table are joined.
+    """
+    found: list[list[DataFile]] = []
+    sizes: dict[Key, int] = {}
+    open_groups: dict[Key, list[DataFile]] = {}
     for one in sorted(files, key=lambda one: one.file_path):
-        if size + one.file_size_in_bytes > GROUP_BYTES_MAX:
-            found.append([])
-            size = 0
-        found[-1].append(one)
-        size += one.file_size_in_bytes
+        key = key_of(one)
+        if key not in sizes or sizes[key] + one.file_size_in_bytes > GROUP_BYTES_MAX:
+            sizes[key], open_groups[key] = 0, []
+            found.append(open_groups[key])
+        open_groups[key].append(one)
+        sizes[key] += one.file_size_in_bytes
     return found
 
 
+def key_of(file: DataFile) -> Key:
+    """The partition of the table that a file belongs to."""
+    values: Any = file.partition
+    return tuple(values)
+
+
 def _replace(table: Table, group: Sequence[DataFile]) -> bool:
-    path = _joined(table, group)
-    told = _carried(table)
+    written = _joined(table, group)
     try:
         with quiet(), table.transaction() as transaction:
-            update = transaction.update_snapshot(snapshot_properties=told).overwrite()
-            with update as overwrite:
-                for one in group:
-                    overwrite.delete_data_file(one)
-                new = parquet_files_to_data_files(
-                    table.io, transaction.table_metadata, iter([path])
-                )
-                for one in new:
-                    overwrite.append_data_file(one)
+            replace_files(transaction, table, group, [written], _carried(table))
     except CommitFailedException:
         table.refresh()
         return False
     return True
 
 
-def _joined(table: Table, group: Sequence[DataFile]) -> str:
+def _joined(table: Table, group: Sequence[DataFile]) -> Written:
     """All rows of the files in one file; columns that an older file lacks are null."""
     tables = [_read(one.file_path) for one in group]
     schema = max((one.schema for one in tables), key=len)
@@ -124,7 +128,7 @@ def _joined(table: Table, group: Sequence[DataFile]) -> str:
     written = writer.close()
     assert written is not None
     assert written.rows == sum(one.record_count for one in group), "no row is left behind"
-    return written.path
+    return replace(written, partition=key_of(group[0]))
 
 
 def _read(path: str) -> pyarrow.Table:

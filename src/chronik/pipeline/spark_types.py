@@ -1,6 +1,7 @@
 """Spark's types for the Arrow types that the pipeline uses."""
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -36,7 +37,8 @@ _TYPES: tuple[tuple[pa.DataType, DataType], ...] = (
 
 def spark_type(kind: pa.DataType) -> DataType:
     """Spark's type for one of the types that the pipeline uses."""
-    return next(spark for arrow, spark in _TYPES if arrow == kind)
+    known = next((spark for arrow, spark in _TYPES if arrow == kind), None)
+    return from_arrow_type(kind) if known is None else known
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from chronik.pipeline.arrow_types import small_types
 from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster, TopicPartition
 from chronik.pipeline.decode import SCHEMA
 from chronik.pipeline.sql_text import AsOf, BadQuery, names, system_names, without_time_travel
@@ -39,7 +40,6 @@ LETTERS: Final = pa.schema(
     [SCHEMA.field(name) for name in ("partition", "offset", "timestamp", "key", "value")]
     + [pa.field("reason", pa.string())]
 )
-_SMALL = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ class _Planner:
         schema = schema_at(table, snapshot)
         state = state_at(table, snapshot)
         ranges = {}
-        if self._bootstrap is not None:
+        # Avro needs its registry to be read from the log: SQL has the table alone.
+        if self._bootstrap is not None and table.properties.get(MODE) != "avro":
             ranges = hot_ranges(self._bootstrap, topic, state)
         return View(view, topic, mode, schema, schema, False, files, size, ranges, state.next)
 
@@ -170,8 +171,8 @@ class _Planner:
 
 def _mode(table: Table) -> Mode:
     mode = table.properties.get(MODE, "raw")
-    assert mode in {"raw", "json"}, f"table '{table.name()[-1]}' has an unknown mode: {mode}"
-    return "json" if mode == "json" else "raw"
+    assert mode in {"raw", "json", "avro"}, f"table '{table.name()[-1]}' has no mode: {mode}"
+    return "raw" if mode == "raw" else "json"  # Avro's rows have the columns of JSON's
 
 
 def _holds(letters: Table | None, batch_id: str) -> bool:
@@ -225,7 +226,7 @@ def schema_at(table: Table, snapshot: Snapshot | None) -> pa.Schema:
         return RAW
     number = None if snapshot is None else snapshot.schema_id
     schema = table.schema() if number is None else table.schemas()[number]
-    return pa.schema([pa.field(f.name, _SMALL.get(f.type, f.type)) for f in schema.as_arrow()])
+    return small_types(schema.as_arrow())
 
 
 # -- the log's part

@@ -19,10 +19,16 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    NotInstalledError,
     TableAlreadyExistsError,
 )
-from pyiceberg.table import Table
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
+
+from chronik.pipeline.data_files import described, footer_of
+from chronik.pipeline.files import Written
+from chronik.pipeline.partitioning import PartitionBy
 
 NAMESPACE = "chronik"
 CATALOG_FILE = "catalog.db"
@@ -32,6 +38,10 @@ BATCH = "chronik.batch-id"
 RANGES = "chronik.ranges"
 NEXT = "chronik.next-offsets"
 FIRST = "chronik.first-offsets"
+PARTITION_BY = "chronik.partition-by"
+ROWS = "chronik.rows"
+BAD_ROWS = "chronik.bad-rows"
+GAPS = "chronik.gaps"
 BAD_FILES = "chronik.dlq-files"
 CARRIED = (BATCH, NEXT, FIRST, BAD_FILES)
 """What a snapshot that adds no records (compaction) takes over from the one before it."""
@@ -45,6 +55,10 @@ _PROPERTIES = {
 
 Ranges = dict[int, tuple[int, int]]
 """Partition to (first offset, offset after the last)."""
+
+
+class WarehouseError(Exception):
+    """The catalog or the place of the tables cannot be used as it is configured."""
 
 
 class OffsetConflict(Exception):  # noqa: N818
@@ -76,14 +90,35 @@ class Warehouse:
         except NoSuchTableError:
             return None
 
-    def create(self, name: str, schema: pa.Schema, properties: Mapping[str, str]) -> Table:
-        """The table; made if it does not exist."""
+    def create(
+        self,
+        name: str,
+        schema: pa.Schema,
+        properties: Mapping[str, str],
+        partition_by: Sequence[tuple[str, PartitionBy]] = (),
+    ) -> Table:
+        """The table; made if it does not exist, partitioned by those of its columns."""
+        if (known := self.load(name)) is not None:
+            return known
+        told = _PROPERTIES | dict(properties)
         try:
-            return self.catalog.create_table(
-                (NAMESPACE, name), schema=schema, properties=_PROPERTIES | dict(properties)
-            )
-        except TableAlreadyExistsError:
-            return self.catalog.load_table((NAMESPACE, name))
+            with self.catalog.create_table_transaction(
+                (NAMESPACE, name), schema=schema, properties=told
+            ) as transaction:
+                for column, by in partition_by:
+                    with transaction.update_spec() as update:
+                        update.add_field(column, by.iceberg, f"{column}_{by.transform}")
+        except (TableAlreadyExistsError, CommitFailedException):
+            pass  # another ingester made it first
+        return self.catalog.load_table((NAMESPACE, name))
+
+    def of_topic(self, topic: str) -> Table | None:
+        """The table of a topic, by whatever name it has."""
+        table = self.load(table_name(topic))
+        if table is not None and table.properties.get(TOPIC) == topic:
+            return table
+        name = self.topics().get(topic)
+        return None if name is None else self.load(name)
 
     def names(self) -> list[str]:
         """Every table."""
@@ -94,22 +129,37 @@ class Warehouse:
         found = {}
         for name in self.names():
             table = self.load(name)
-            if table is not None and table.properties.get(MODE) in {"raw", "json"}:
+            if table is not None and table.properties.get(MODE, "dlq") != "dlq":
                 found[table.properties[TOPIC]] = name
         return found
 
 
 def _catalog(location: str, properties: Mapping[str, str]) -> Catalog:
-    if properties:
-        catalog = load_catalog("chronik", **properties)
-    else:
-        folder = Path(location).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        uri = f"sqlite:///{folder / CATALOG_FILE}"
-        catalog = load_catalog("chronik", type="sql", uri=uri, warehouse=f"file://{folder}")
+    try:
+        catalog = load_catalog("chronik", **_catalog_settings(location, properties))
+    except (NotInstalledError, ValueError) as error:
+        raise WarehouseError(f"the catalog cannot be used: {error}") from error
     with contextlib.suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(NAMESPACE)
     return catalog
+
+
+def _catalog_settings(location: str, given: Mapping[str, str]) -> dict[str, str]:
+    """sqlite in the folder itself; else what pyiceberg's documentation calls catalog properties."""
+    remote = "://" in location and not location.startswith("file://")
+    if remote and not given:
+        raise WarehouseError(
+            f"'{location}' is no folder of this machine, so a catalog must keep its tables: for "
+            "example --catalog type=rest --catalog uri=https://HOST, or --catalog type=glue"
+        )
+    if remote:
+        return {"warehouse": location} | dict(given)
+    if given and given.get("type") != "sql":
+        return dict(given)  # a REST catalog or Glue knows where its tables are
+    folder = Path(location.removeprefix("file://")).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    uri = f"sqlite:///{folder / CATALOG_FILE}"
+    return {"type": "sql", "uri": uri, "warehouse": f"file://{folder}"} | dict(given)
 
 
 def table_name(topic: str) -> str:
@@ -163,10 +213,11 @@ def data_files(table: Table) -> list[str]:
 
 def commit_records(
     table: Table,
-    files: Sequence[str],
+    files: Sequence[str | Written],
     ranges: Ranges,
     batch_id: str,
     bad_files: Sequence[str] = (),
+    counts: Mapping[str, str] | None = None,
 ) -> Table:
     """Adds files that hold exactly the records of the ranges, and moves the offsets with them.
 
@@ -185,6 +236,7 @@ def commit_records(
             FIRST: json.dumps(first),
             NEXT: json.dumps(following),
             BAD_FILES: json.dumps(list(bad_files)),
+            **(counts or {}),
         }
 
     return add_files(table, files, told)
@@ -202,16 +254,15 @@ def check_ranges(state: State, ranges: Ranges) -> None:
 
 
 def add_files(
-    table: Table, files: Sequence[str], told: Callable[[Table], Mapping[str, str]]
+    table: Table, files: Sequence[str | Written], told: Callable[[Table], Mapping[str, str]]
 ) -> Table:
     """One snapshot. `told` makes its properties from the newest table, at every attempt."""
+    written = [_counted(table, one) if isinstance(one, str) else one for one in files]
     for attempt in range(ATTEMPTS_MAX):
         properties = dict(told(table))
         try:
             with quiet(), table.transaction() as transaction:
-                transaction.add_files(
-                    list(files), snapshot_properties=properties, check_duplicate_files=False
-                )
+                replace_files(transaction, table, [], written, properties)
         except CommitFailedException:
             if attempt + 1 == ATTEMPTS_MAX:
                 raise
@@ -219,6 +270,31 @@ def add_files(
         else:
             return table
     raise AssertionError("unreachable")
+
+
+def replace_files(
+    transaction: Transaction,
+    table: Table,
+    old: Sequence[DataFile],
+    new: Sequence[Written],
+    told: Mapping[str, str],
+) -> None:
+    """Part of a transaction: a snapshot with the new files and without the old ones."""
+    metadata = transaction.table_metadata
+    if metadata.name_mapping() is None:  # The files have names, Iceberg goes by numbers.
+        mapping = metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    update = transaction.update_snapshot(snapshot_properties=dict(told))
+    with update.overwrite() if old else update.fast_append() as snapshot:
+        for one in old:
+            snapshot.delete_data_file(one)
+        for written in new:
+            snapshot.append_data_file(described(table.io, metadata, written))
+
+
+def _counted(table: Table, path: str) -> Written:
+    """A file whose writer is gone: what it says of itself is believed."""
+    return Written(path, footer_of(table.io, path).num_rows)
 
 
 @contextlib.contextmanager
