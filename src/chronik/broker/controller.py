@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from chronik.broker.disk import Disk
 from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
+from chronik.broker.pending import NotLeaderError, Pending
 from chronik.broker.sessions import Sessions
 from chronik.cluster.apply import apply, restore, snapshot
 from chronik.cluster.command_codec import decode_value, encode_value
@@ -22,7 +23,7 @@ from chronik.cluster.image import EMPTY, ClusterImage
 from chronik.cluster.records import decode_all, encode_all
 from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.core import RaftNode, Ready
-from chronik.raft.messages import ConfChange, ConfState, Entry, EntryType, Position, VoteResponse
+from chronik.raft.messages import ConfChange, ConfState, EntryType, Position, VoteResponse
 from chronik.raft.state import ProposalDropped, Role
 from chronik.storage.raft_store import BOOTSTRAP_INDEX, RaftStore
 
@@ -63,14 +64,6 @@ class Quorum(NamedTuple):
     committed: int
 
 
-class _NotLeaderError(Exception):
-    """This node does not decide. `sent`: it did, and the command may yet be carried out."""
-
-    def __init__(self, *, sent: bool = False) -> None:
-        super().__init__()
-        self.sent = sent
-
-
 class Controller:
     """Owns the image. On one node it is the only voter of its own Raft group."""
 
@@ -94,17 +87,12 @@ class Controller:
         self._work = asyncio.Event()
         self._applied_term = 0
         self._saving: asyncio.Future[None] | None = None
-        self._reads = 0
-        self._read_waiters: dict[bytes, asyncio.Future[None]] = {}
-        self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
-        self._image_waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._leader_waiters: set[asyncio.Future[None]] = set()
-        self._leader_watchers: list[Callable[[int, int], None]] = []
         self._leader_heard: tuple[int, float] | None = None
         """The node that led last, and when a message of it came last."""
         self.is_returning = False
         """True for a voter that lost its disk, until it has caught up: see `first_start`."""
         self._loop = asyncio.get_running_loop()
+        self._pending = Pending(self._loop)
 
     @property
     def node_id(self) -> int:
@@ -141,7 +129,7 @@ class Controller:
 
     def watch_leader(self, watcher: Callable[[int, int], None]) -> None:
         """Has the watcher called with leader and term whenever one of them changes."""
-        self._leader_watchers.append(watcher)
+        self._pending.watch_leader(watcher)
 
     async def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Reads the log back and takes part; a single voter leads when this returns."""
@@ -184,7 +172,7 @@ class Controller:
                     self.sessions.heard(command, self._loop.time())
                     return await self._decide(command, deadline)
                 return await self._forward(command, deadline)
-            except (_NotLeaderError, PeerUnavailableError) as error:
+            except (NotLeaderError, PeerUnavailableError) as error:
                 unknown = unknown or error.sent
             if self._loop.time() + RETRY_S > deadline:
                 raise ControllerUnavailableError(
@@ -196,7 +184,7 @@ class Controller:
     async def _decide(self, command: Command[R], deadline: float) -> R:
         async with self._deciding:
             if not self.leads or self._raft.applied < self._raft.last_index:
-                raise _NotLeaderError  # or a command before this one has an open fate
+                raise NotLeaderError  # or a command before this one has an open fate
             decision = decide(self.image, command, self._settings)
             if decision.records:
                 await self._commit(encode_all(decision.records), deadline)
@@ -209,25 +197,20 @@ class Controller:
 
         A leader that was paused may have a successor it has not heard of (thesis, 6.4).
         """
-        self._reads += 1
-        context = self._reads.to_bytes(8, "big")
-        confirmed: asyncio.Future[None] = self._loop.create_future()
-        self._read_waiters[context] = confirmed
-        self._raft.read_index(context)
-        self._work.set()
-        try:
-            async with asyncio.timeout_at(min(deadline, self._loop.time() + CONFIRM_TIMEOUT_S)):
-                await confirmed
-        except TimeoutError as error:
-            raise _NotLeaderError from error
-        finally:
-            self._read_waiters.pop(context, None)
+        with self._pending.confirmation() as (context, confirmed):
+            self._raft.read_index(context)
+            self._work.set()
+            try:
+                async with asyncio.timeout_at(min(deadline, self._loop.time() + CONFIRM_TIMEOUT_S)):
+                    await confirmed
+            except TimeoutError as error:
+                raise NotLeaderError from error
 
     async def _commit(self, data: bytes, deadline: float) -> None:
         try:
             position = self._raft.propose(data)
         except ProposalDropped as error:
-            raise _NotLeaderError from error
+            raise NotLeaderError from error
         await self._committed(position, deadline)
 
     async def change_members(self, change: ConfChange, timeout_s: float) -> None:
@@ -238,33 +221,30 @@ class Controller:
             position = self._raft.propose_conf_change(change)
             try:
                 await self._committed(position, self._loop.time() + timeout_s)
-            except _NotLeaderError as error:
+            except NotLeaderError as error:
                 raise ControllerUnavailableError("another node leads now", unknown=True) from error
 
     async def _committed(self, position: Position | None, deadline: float) -> None:
         assert position is not None, "only the leader proposes"
-        committed: asyncio.Future[bool] = self._loop.create_future()
-        self._proposals[position.index] = (position.term, committed)
         self._work.set()
         try:
-            async with asyncio.timeout_at(deadline):
-                if not await committed:
-                    raise _NotLeaderError(sent=True)
+            with self._pending.proposal(position) as committed:
+                async with asyncio.timeout_at(deadline):
+                    if not await committed:
+                        raise NotLeaderError(sent=True)
         except TimeoutError as error:
             raise ControllerUnavailableError(
                 "the command was not confirmed by a majority in time", unknown=True
             ) from error
-        finally:
-            self._proposals.pop(position.index, None)
 
     async def _forward(self, command: Command[R], deadline: float) -> R:
         leader = self._raft.leader
         if leader is None:
-            raise _NotLeaderError
+            raise NotLeaderError
         left_s = max(RETRY_S, deadline - self._loop.time())
         answer = await self._ask(leader, encode_value(command), left_s)
         if answer[:1] == _NOT_LEADER:
-            raise _NotLeaderError
+            raise NotLeaderError
         if answer[:1] == _UNKNOWN:
             raise PeerUnavailableError("no majority confirmed the command in time", sent=True)
         version, result = decode_value(answer[1:])
@@ -276,26 +256,22 @@ class Controller:
         call = self._loop.create_task(
             self._peers.call(leader, PeerApi.CONTROLLER_COMMAND, 0, [command], timeout_s)
         )
-        changed: asyncio.Future[None] = self._loop.create_future()
-        self._leader_waiters.add(changed)
         try:
-            await asyncio.wait((call, changed), return_when=asyncio.FIRST_COMPLETED)
+            with self._pending.leader_change() as changed:
+                await asyncio.wait((call, changed), return_when=asyncio.FIRST_COMPLETED)
             if not call.done():
                 raise PeerUnavailableError(f"node {leader} leads no longer", sent=True)
             return call.result()
         finally:
-            self._leader_waiters.discard(changed)
             call.cancel()
 
     async def _image_at(self, version: int, deadline: float) -> None:
         """Waits until this node has seen what the leader had when it answered."""
         if self.image.version >= version:
             return
-        seen: asyncio.Future[None] = self._loop.create_future()
-        self._image_waiters.append((version, seen))
         try:
             async with asyncio.timeout_at(deadline):
-                await seen
+                await self._pending.image(version)
         except TimeoutError as error:
             raise ControllerUnavailableError(
                 "this node lags behind the metadata log", unknown=True
@@ -310,7 +286,7 @@ class Controller:
         self.sessions.heard(command, now_s)
         try:
             result = await self._decide(command, now_s + COMMAND_TIMEOUT_S)
-        except _NotLeaderError:
+        except NotLeaderError:
             return _NOT_LEADER
         except ControllerUnavailableError:
             return _UNKNOWN
@@ -330,12 +306,10 @@ class Controller:
             target = self._raft.best_successor()
         if target is None:
             return
-        changed: asyncio.Future[None] = self._loop.create_future()
-        self._leader_waiters.add(changed)
-        self._raft.transfer_leadership(target)
-        self._work.set()
-        await asyncio.wait((changed,), timeout=timeout_s)
-        self._leader_waiters.discard(changed)
+        with self._pending.leader_change() as changed:
+            self._raft.transfer_leadership(target)
+            self._work.set()
+            await asyncio.wait((changed,), timeout=timeout_s)
 
     # -- driving Raft
 
@@ -400,11 +374,7 @@ class Controller:
             await asyncio.wait((self._saving,))
 
     def _role_changed(self) -> None:
-        for watcher in self._leader_watchers:
-            watcher(self.leader_id, self._raft.term)
-        for changed in self._leader_waiters:
-            if not changed.done():
-                changed.set_result(None)
+        self._pending.leader_changed(self.leader_id, self._raft.term)
         if self._raft.role is Role.LEADER:
             self.sessions.restart(self.image.brokers, self._loop.time())
             if self._leader_heard is not None:
@@ -423,24 +393,8 @@ class Controller:
         if self.image is not old:
             for subscriber in self._subscribers:
                 subscriber(old, self.image)
-            self._release_image_waiters()
+            self._pending.image_is(self.image.version)
         for entry in ready.committed_entries:
-            self._settle(entry)
+            self._pending.applied(entry)
         for read in ready.read_states:
-            confirmed = self._read_waiters.get(read.context)
-            if confirmed is not None and not confirmed.done():
-                confirmed.set_result(None)
-
-    def _settle(self, entry: Entry) -> None:
-        term, committed = self._proposals.get(entry.index, (0, None))
-        if committed is not None and not committed.done():
-            committed.set_result(term == entry.term)
-
-    def _release_image_waiters(self) -> None:
-        waiting = []
-        for version, seen in self._image_waiters:
-            if version > self.image.version:
-                waiting.append((version, seen))
-            elif not seen.done():
-                seen.set_result(None)
-        self._image_waiters = waiting
+            self._pending.confirmed(read.context)
