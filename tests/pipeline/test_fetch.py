@@ -42,6 +42,20 @@ def test_records_that_were_deleted_are_a_data_loss(log: Log) -> None:
         list(read_range(log.bootstrap, OffsetRange(topic, 0, 500, 510)))
 
 
+def test_records_that_are_gone_are_passed_over_where_that_is_wanted(log: Log) -> None:
+    topic = log.topic()
+    log.send(topic, numbered(0, 100), **{"batch.num.messages": 10})
+    log.delete_before(topic, 0, 40)
+    wanted = OffsetRange(topic, 0, 20, 60)
+    with pytest.raises(DataLoss, match="offset 20"):
+        list(read_range(log.bootstrap, wanted))
+    batches = list(read_range(log.bootstrap, wanted, fail_on_data_loss=False))
+    offsets = [row for one in batches for row in one.column("offset").to_pylist()]
+    assert offsets == list(range(40, 60))
+    gone = OffsetRange(topic, 0, 0, 30)
+    assert list(read_range(log.bootstrap, gone, fail_on_data_loss=False)) == []
+
+
 def test_read_committed_leaves_out_what_was_aborted(log: Log) -> None:
     topic = log.topic()
     settings = QUIET | {"bootstrap.servers": log.bootstrap, "transactional.id": topic}

@@ -20,6 +20,11 @@ GOOD = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
         GOOD | {"columns": "key,nothing"},
         GOOD | {"kafka.isolation.level": "read_some"},
         GOOD | {"failOnDataLoss": "perhaps"},
+        GOOD | {"maxOffsetsPerTrigger": "0"},
+        GOOD | {"minPartitions": "many"},
+        GOOD | {"maxTriggerDelay": "soon"},
+        GOOD | {"startingOffsetsByTimestampStrategy": "guess"},
+        GOOD | {"kafka.security.protocol": "SASL_SSL"},
     ],
 )
 def test_bad_options_are_refused(bad: dict[str, str]) -> None:
@@ -33,13 +38,27 @@ def test_names_are_read_in_any_case() -> None:
     assert options.columns[-1] == "headers"
 
 
+def test_durations_and_limits_are_read_as_spark_writes_them() -> None:
+    given = {"maxTriggerDelay": "2m", "minOffsetsPerTrigger": "5", "maxRecordsPerPartition": "9"}
+    options = read_options(GOOD | given | {"segments": "/a, /b"})
+    assert options.max_trigger_delay_s == 120
+    assert options.min_offsets_per_trigger == 5
+    assert options.max_records_per_partition == 9
+    assert options.segments == ("/a", "/b")
+
+
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 100), st.integers(0, 1000)), max_size=5), st.integers(0, 9)
+    st.lists(st.tuples(st.integers(0, 100), st.integers(0, 1000)), max_size=5),
+    st.integers(0, 9),
+    st.none() | st.integers(1, 300),
 )
-def test_a_split_covers_the_ranges_once(sizes: list[tuple[int, int]], pieces: int) -> None:
+def test_a_split_covers_the_ranges_once(
+    sizes: list[tuple[int, int]], pieces: int, most: int | None
+) -> None:
     ranges = [OffsetRange("t", i, start, start + size) for i, (start, size) in enumerate(sizes)]
-    cut = split(ranges, pieces)
+    cut = split(ranges, pieces, most)
+    assert all(one.end - one.start <= (most or 1 << 62) for one in cut)
     covered = [(one.partition, offset) for one in cut for offset in range(one.start, one.end)]
     wanted = [(one.partition, offset) for one in ranges for offset in range(one.start, one.end)]
     assert covered == wanted

@@ -56,7 +56,8 @@ class ChronikReader(DataSourceReader):
 def planned(first: Offsets, last: Offsets, options: SourceOptions) -> Sequence[InputPartition]:
     """The tasks between two offsets per partition."""
     ranges = [OffsetRange(*one, first.get(one, 0), end) for one, end in sorted(last.items())]
-    return [RangePartition(one) for one in split(ranges, options.min_partitions)]
+    cut = split(ranges, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(one) for one in cut]
 
 
 def kept(cluster: Cluster, options: SourceOptions, first: Offsets) -> Offsets:
@@ -82,4 +83,6 @@ def read_partition(options: SourceOptions, partition: Any) -> Iterator[pa.Record
         partition.wanted,
         columns=options.columns,
         isolation=options.isolation,
+        segments=options.segments,
+        fail_on_data_loss=options.fail_on_data_loss,
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from chronik.pipeline.client import (
+    EARLIEST,
+    READ_COMMITTED,
     READ_UNCOMMITTED,
     Cluster,
     Connection,
@@ -16,6 +18,7 @@ from chronik.pipeline.client import (
 )
 from chronik.pipeline.decode import COLUMNS, decode, next_offset
 from chronik.pipeline.fetch_answer import VERSION, FetchAnswer, read_answer
+from chronik.pipeline.segments import local_answers
 
 ROWS_MAX = 65_536
 """Rows of one Arrow batch: what Spark takes fastest."""
@@ -45,10 +48,17 @@ def read_range(
     *,
     columns: Sequence[str] = COLUMNS,
     isolation: int = READ_UNCOMMITTED,
+    segments: Sequence[str] = (),
+    fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the range, in the order of their offsets, at most `ROWS_MAX` in one batch."""
+    """The records of the range, in the order of their offsets, at most `ROWS_MAX` in one batch.
+
+    `segments` are data directories of nodes: what they hold does not go through the broker.
+    Without `fail_on_data_loss` records that are gone by now are passed over.
+    """
     with Cluster(bootstrap) as cluster:
-        for offset, data in _answers(cluster, wanted, isolation):
+        reader = _Reader(cluster, wanted, isolation, fail_on_data_loss)
+        for offset, data in _sources(reader, segments):
             rows = decode(
                 data.records,
                 wanted.topic,
@@ -62,19 +72,34 @@ def read_range(
                 yield rows.slice(first, ROWS_MAX)
 
 
-def _answers(
-    cluster: Cluster, wanted: OffsetRange, isolation: int
-) -> Iterator[tuple[int, FetchAnswer]]:
+def _sources(reader: "_Reader", segments: Sequence[str]) -> Iterator[tuple[int, FetchAnswer]]:
+    """The files as far as they go, then Fetch."""
+    wanted = reader.wanted
+    place, offset = (wanted.topic, wanted.partition), wanted.start
+    committed = reader.isolation == READ_COMMITTED
+    for begun, data in local_answers(
+        segments, place, wanted.start, wanted.end, committed=committed
+    ):
+        yield begun, data
+        offset = next_offset(data.records, begun)
+    yield from _answers(reader, offset)
+
+
+def _answers(reader: "_Reader", offset: int) -> Iterator[tuple[int, FetchAnswer]]:
     """(offset asked for, answer) until the range is covered.
 
     The request for what follows is sent before an answer is handed out, so that the broker works
     while its last answer is decoded.
     """
-    reader = _Reader(cluster, wanted, isolation)
-    offset, empty = wanted.start, 0
-    reader.ask(offset)
+    wanted, empty = reader.wanted, 0
+    if offset < wanted.end:
+        reader.ask(offset)
     while offset < wanted.end:
-        data = reader.answer(offset)
+        try:
+            data = reader.answer(offset)
+        except OffsetOutOfRange as error:
+            offset = reader.after_loss(offset, error)
+            continue
         following = next_offset(data.records, offset)
         empty = 0 if following > offset else empty + 1
         if empty > EMPTY_ANSWERS_MAX:
@@ -89,8 +114,11 @@ def _answers(
 class _Reader:
     """One request under way; asked again from another broker where the leader moved."""
 
-    def __init__(self, cluster: Cluster, wanted: OffsetRange, isolation: int) -> None:
-        self._cluster, self._wanted, self._isolation = cluster, wanted, isolation
+    def __init__(
+        self, cluster: Cluster, wanted: OffsetRange, isolation: int, fail_on_data_loss: bool
+    ) -> None:
+        self.wanted, self.isolation = wanted, isolation
+        self._cluster, self._fail_on_data_loss = cluster, fail_on_data_loss
         self._asked: tuple[Connection, int] | None = None
         # One buffer for all answers: fresh memory for each costs more than the copy into it.
         self._buffer = bytearray()
@@ -104,18 +132,23 @@ class _Reader:
 
     def answer(self, offset: int) -> FetchAnswer:
         """The answer to the request, or to a repetition of it."""
-        try:
-            return self._cluster.retrying(lambda: self._receive(offset))
-        except OffsetOutOfRange as error:
+        return self._cluster.retrying(lambda: self._receive(offset))
+
+    def after_loss(self, offset: int, error: OffsetOutOfRange) -> int:
+        """Where to go on; an error unless the reader was told to."""
+        place = (self.wanted.topic, self.wanted.partition)
+        start = self._cluster.offsets({place: EARLIEST})[place]
+        if self._fail_on_data_loss or start <= offset:
             raise DataLoss(
-                f"{self._wanted}: offset {offset} is not in the log any more. Retention or a "
+                f"{self.wanted}: offset {offset} is not in the log any more. Retention or a "
                 "deletion was faster than this reader"
             ) from error
+        return start
 
     def _send(self, offset: int) -> tuple[Connection, int]:
-        topic, partition = self._wanted.topic, self._wanted.partition
+        topic, partition = self.wanted.topic, self.wanted.partition
         connection = self._cluster.leader((topic, partition))
-        request = fetch_request(topic, partition, offset, self._isolation)
+        request = fetch_request(topic, partition, offset, self.isolation)
         return connection, connection.send(request, VERSION)
 
     def _receive(self, offset: int) -> FetchAnswer:
@@ -125,7 +158,7 @@ class _Reader:
         assert isinstance(frame.obj, bytearray)
         self._buffer = frame.obj
         answer = read_answer(frame, number)
-        about = f"fetch of {self._wanted.topic}-{self._wanted.partition}"
+        about = f"fetch of {self.wanted.topic}-{self.wanted.partition}"
         check(answer.error_code, about)
         if not answer.found:
             raise RetriableError(f"{about}: an empty answer")

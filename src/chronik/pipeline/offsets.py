@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,6 +20,7 @@ from chronik.pipeline.fetch import OffsetRange
 
 Offsets = dict[TopicPartition, int]
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 _NAMED = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -40,6 +41,13 @@ class SourceOptions:
     fail_on_data_loss: bool
     isolation: int
     columns: tuple[str, ...]
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 15 * 60.0
+    max_records_per_partition: int | None = None
+    late_start: str = "error"
+    """What to do where no record is as late as the starting timestamp: error or latest."""
+    segments: tuple[str, ...] = ()
+    """Data directories of nodes, to be read without the broker."""
 
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
@@ -51,22 +59,58 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     chosen = [(name, given[name.lower()]) for name in SUBSCRIPTIONS if name.lower() in given]
     if len(chosen) != 1:
         raise BadOption(f"exactly one of {', '.join(SUBSCRIPTIONS)} says what to read")
-    limit = given.get("maxoffsetspertrigger")
+    _refuse_security(given)
     return SourceOptions(
         bootstrap,
         chosen[0],
         _bound(given, "starting"),
         _bound(given, "ending"),
-        int(given.get("minpartitions", 0)),
-        int(limit) if limit else None,
+        _number(given, "minpartitions") or 0,
+        _number(given, "maxoffsetspertrigger"),
         _boolean(given, "failondataloss", default=True),
         _isolation(given.get("kafka.isolation.level", "read_uncommitted")),
         _columns(given),
+        _number(given, "minoffsetspertrigger"),
+        _seconds(given.get("maxtriggerdelay", "15m")),
+        _number(given, "maxrecordsperpartition"),
+        _strategy(given.get("startingoffsetsbytimestampstrategy", "error")),
+        tuple(one.strip() for one in given.get("segments", "").split(",") if one.strip()),
     )
 
 
+def _refuse_security(given: Mapping[str, str]) -> None:
+    """Other options of the consumer only tune it; to leave these out would be a lie."""
+    protocol = given.get("kafka.security.protocol", "PLAINTEXT")
+    if protocol != "PLAINTEXT":
+        raise BadOption(f"kafka.security.protocol {protocol}: this source speaks PLAINTEXT only")
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise BadOption(f"option '{name}' is a positive number, not '{text}'")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    """A duration as Spark writes it: 15m, 30s, 500ms."""
+    found = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*", text.lower())
+    if found is None:
+        raise BadOption(f"'{text}' is no duration; write 500ms, 30s, 15m or 1h")
+    return int(found[1]) * _UNITS_S[found[2] or "ms"]
+
+
+def _strategy(text: str) -> str:
+    if text.lower() not in {"error", "latest"}:
+        raise BadOption(f"startingOffsetsByTimestampStrategy is error or latest, not '{text}'")
+    return text.lower()
+
+
 def _bound(given: Mapping[str, str], which: str) -> tuple[str, str] | None:
-    for name in ("offsets", "offsetsbytimestamp", "timestamp"):
+    # Where several are given the one for all partitions counts first, as in Spark.
+    for name in ("timestamp", "offsetsbytimestamp", "offsets"):
         if which + name in given:
             return name, given[which + name]
     return None
@@ -90,7 +134,12 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
     known = COLUMNS if _boolean(given, "includeheaders", default=False) else COLUMNS[:-1]
     if "columns" not in given:
         return known
-    wanted = tuple(name.strip() for name in given["columns"].split(","))
+    return known_columns(name.strip() for name in given["columns"].split(","))
+
+
+def known_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """The names, which must be some of the source's."""
+    wanted = tuple(names)
     unknown = [name for name in wanted if name not in COLUMNS]
     if unknown:
         raise BadOption(f"no column {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
@@ -116,21 +165,23 @@ def subscribed(cluster: Cluster, options: SourceOptions) -> list[TopicPartition]
 
 def starting(cluster: Cluster, options: SourceOptions, default: str) -> Offsets:
     """Where to begin; partitions that a JSON leaves out begin at their earliest offset."""
-    return _resolve(cluster, options, options.starting or ("offsets", default), "earliest")
+    bound = options.starting or ("offsets", default)
+    return _resolve(cluster, options, bound, "earliest", options.late_start)
 
 
 def ending(cluster: Cluster, options: SourceOptions) -> Offsets:
     """Where to end, not included."""
-    return _resolve(cluster, options, options.ending or ("offsets", "latest"), "latest")
+    bound = options.ending or ("offsets", "latest")
+    return _resolve(cluster, options, bound, "latest", "latest")
 
 
 def _resolve(
-    cluster: Cluster, options: SourceOptions, bound: tuple[str, str], default: str
+    cluster: Cluster, options: SourceOptions, bound: tuple[str, str], default: str, late: str
 ) -> Offsets:
     kind, text = bound
     partitions = subscribed(cluster, options)
     if kind == "timestamp":
-        return _by_time(cluster, options, dict.fromkeys(partitions, int(text)))
+        return _by_time(cluster, options, dict.fromkeys(partitions, int(text)), late)
     if text in _NAMED:
         return cluster.offsets(dict.fromkeys(partitions, _NAMED[text]), options.isolation)
     given = {
@@ -139,16 +190,22 @@ def _resolve(
         for one, offset in parts.items()
     }
     if kind == "offsetsbytimestamp":
-        return _by_time(cluster, options, given)
+        return _by_time(cluster, options, given, late)
     missing = {one: _NAMED[default] for one in partitions if one not in given}
     named = {one: offset for one, offset in given.items() if offset < 0}
     return given | cluster.offsets(missing | named, options.isolation)
 
 
-def _by_time(cluster: Cluster, options: SourceOptions, times: Offsets) -> Offsets:
+def _by_time(cluster: Cluster, options: SourceOptions, times: Offsets, late: str) -> Offsets:
     found = cluster.offsets(times, options.isolation)
-    late = dict.fromkeys((one for one, offset in found.items() if offset < 0), LATEST)
-    return found | (cluster.offsets(late, options.isolation) if late else {})
+    after = dict.fromkeys((one for one, offset in found.items() if offset < 0), LATEST)
+    if after and late == "error":
+        (topic, partition), _ = next(iter(after.items()))
+        raise BadOption(
+            f"no record of {topic}-{partition} is as late as the starting timestamp; with "
+            "startingOffsetsByTimestampStrategy=latest the read begins at its end"
+        )
+    return found | (cluster.offsets(after, options.isolation) if after else {})
 
 
 def _json(text: str, name: str) -> dict[str, Any]:
@@ -161,21 +218,34 @@ def _json(text: str, name: str) -> dict[str, Any]:
     return value
 
 
-def split(ranges: list[OffsetRange], pieces_min: int) -> list[OffsetRange]:
-    """The ranges without empty ones; cut so that there are at least `pieces_min`, if there can."""
+def split(
+    ranges: list[OffsetRange], pieces_min: int, records_max: int | None = None
+) -> list[OffsetRange]:
+    """The ranges without empty ones, cut so that none is over `records_max`.
+
+    And so that there are at least `pieces_min`, if there can.
+    """
     ranges = [one for one in ranges if one.end > one.start]
+    if records_max:
+        ranges = [
+            piece
+            for one in ranges
+            for piece in _pieces(one, -(-(one.end - one.start) // records_max))
+        ]
     total = sum(one.end - one.start for one in ranges)
     if not total or len(ranges) >= pieces_min:
         return ranges
     found: list[OffsetRange] = []
     for one in ranges:
         size = one.end - one.start
-        pieces = max(1, min(size, round(pieces_min * size / total)))
-        edges = [one.start + size * number // pieces for number in range(pieces + 1)]
-        found += [
-            OffsetRange(one.topic, one.partition, start, end) for start, end in pairwise(edges)
-        ]
+        found += _pieces(one, max(1, min(size, round(pieces_min * size / total))))
     return found
+
+
+def _pieces(one: OffsetRange, count: int) -> list[OffsetRange]:
+    size = one.end - one.start
+    edges = [one.start + size * number // count for number in range(count + 1)]
+    return [OffsetRange(one.topic, one.partition, start, end) for start, end in pairwise(edges)]
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:

@@ -5,6 +5,8 @@ and `writeStream`. It works with any cluster that speaks Kafka's protocol. `regi
 the format known to a session.
 """
 
+from dataclasses import replace
+
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -18,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from chronik.pipeline.batch_source import ChronikReader
 from chronik.pipeline.decode import SCHEMA
-from chronik.pipeline.offsets import read_options
+from chronik.pipeline.offsets import SourceOptions, known_columns, read_options
 from chronik.pipeline.sink import ChronikStreamWriter, ChronikWriter, write_options
 from chronik.pipeline.spark_types import spark_schema
 from chronik.pipeline.stream_source import ChronikStreamReader
@@ -40,11 +42,15 @@ class ChronikDataSource(DataSource):
         columns = read_options(self.options).columns
         return spark_schema(pa.schema([SCHEMA.field(name) for name in columns]))
 
+    def _read_options(self, schema: StructType) -> SourceOptions:
+        """A schema that the user gives, `.schema("offset BIGINT")`, prunes as `columns` does."""
+        return replace(read_options(self.options), columns=known_columns(schema.names))
+
     def reader(self, schema: StructType) -> DataSourceReader:
-        return ChronikReader(read_options(self.options))
+        return ChronikReader(self._read_options(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return ChronikStreamReader(read_options(self.options))
+        return ChronikStreamReader(self._read_options(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return ChronikWriter(write_options(self.options))

@@ -3,6 +3,7 @@
 An offset of the stream is {"topic": {"0": 17}}: the offset that is read next, per partition.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,11 +29,12 @@ from chronik.pipeline.offsets import (
 
 
 class ChronikStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The stream; its only state is the end that availableNow was promised."""
+    """The stream; its state is the end that availableNow was promised, and when it last moved."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._target: Offsets | None = None
+        self._advanced_at_s = time.perf_counter()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         with Cluster(self._options.bootstrap) as cluster:
@@ -46,9 +48,19 @@ class ChronikStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = self._with_new_partitions(from_json(start))
         end = self._ends() if self._target is None else self._target
         end = {one: max(offset, begin.get(one, 0)) for one, offset in end.items()}
+        if self._target is None and self._waits(begin, end):
+            return to_json(begin)
+        self._advanced_at_s = time.perf_counter()
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
         return to_json(begin | end)
+
+    def _waits(self, begin: Offsets, end: Offsets) -> bool:
+        """Is there less than minOffsetsPerTrigger, and maxTriggerDelay not over yet?"""
+        least = self._options.min_offsets_per_trigger
+        if least is None or lag(begin, end) >= least:
+            return False
+        return time.perf_counter() - self._advanced_at_s < self._options.max_trigger_delay_s
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return to_json(self._ends())
@@ -82,14 +94,19 @@ class ChronikStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begin | (cluster.offsets(new) if new else {})
 
 
+def lag(begin: Offsets, end: Offsets) -> int:
+    """Offsets between the two."""
+    return sum(max(0, offset - begin.get(one, 0)) for one, offset in end.items())
+
+
 def limited(begin: Offsets, end: Offsets, rows_max: int) -> Offsets:
     """The end moved back so that about `rows_max` offsets are read, in proportion to the lag."""
-    lag = {one: offset - begin.get(one, 0) for one, offset in end.items()}
-    total = sum(lag.values())
+    lags = {one: offset - begin.get(one, 0) for one, offset in end.items()}
+    total = sum(lags.values())
     if total <= rows_max:
         return end
     return {
         # Rounded up: a partition with a small lag must not starve.
         one: begin.get(one, 0) + min(size, -(-rows_max * size // total))
-        for one, size in lag.items()
+        for one, size in lags.items()
     }
