@@ -44,6 +44,7 @@ check: setup  ## the quick one: format, lint, contracts, types, unit tests and s
 
 bench: setup  ## side by side with Apache Kafka (needs java and mvn; see bench/compare.py --help)
 	$(BIN)/python bench/compare.py $(ARGS)
+	$(BIN)/python bench/pipeline.py $(PIPELINE_ARGS)
 
 conformance: setup  ## kafka-python's own integration tests against a node (fetches its source package)
 	$(BIN)/python tools/conformance.py

@@ -53,6 +53,32 @@ def test_offsets_columns_and_assign(spark: Any, log: Log) -> None:
     assert [tuple(row) for row in frame.collect()] == [(1, 3), (1, 4), (1, 5)]
 
 
+def test_an_empty_topic_has_no_rows(spark: Any, log: Log) -> None:
+    assert reading(spark.read, log, subscribe=log.topic(2)).collect() == []
+
+
+def test_a_schema_prunes_as_columns_do_and_ranges_are_bounded(spark: Any, log: Log) -> None:
+    topic = log.topic(1)
+    log.send(topic, numbered(0, 100), **{"compression.type": "lz4"})
+    reader = spark.read.schema("offset BIGINT, value BINARY")
+    frame = reading(reader, log, subscribe=topic, maxRecordsPerPartition="30")
+    assert frame.columns == ["offset", "value"]
+    rows = [(row.offset, bytes(row.value)) for row in frame.collect()]
+    assert sorted(rows) == [(row[1], row[3]) for row in log.read(topic, 1)]
+    assert frame.rdd.getNumPartitions() == 4
+    assert reading(spark.read, log, subscribe=topic, columns="partition").count() == 100
+
+
+def test_a_start_later_than_every_record_is_an_error_unless_told(spark: Any, log: Log) -> None:
+    topic = log.topic(1)
+    log.send(topic, numbered(0, 3))
+    late = {"subscribe": topic, "startingTimestamp": str(1 << 45)}
+    with pytest.raises(Exception, match="startingOffsetsByTimestampStrategy"):
+        reading(spark.read, log, **late).count()
+    given = late | {"startingOffsetsByTimestampStrategy": "latest"}
+    assert reading(spark.read, log, **given).count() == 0
+
+
 def test_filters_on_place_and_time_plan_fewer_tasks(spark: Any, log: Log) -> None:
     topic = log.topic(3)
     for partition in range(3):
@@ -97,6 +123,38 @@ def test_available_now_reads_everything_in_limited_batches(
     log.send(topic, numbered(100, 120))
     run()
     assert sorted(seen) == [(row[0], row[1]) for row in log.read(topic, 2)]
+
+
+def test_a_trigger_waits_for_its_minimum_but_not_for_ever(
+    spark: Any, log: Log, tmp_path: Path
+) -> None:
+    topic = log.topic(1)
+    log.send(topic, numbered(0, 10))
+    sizes: list[int] = []
+    stream = reading(
+        spark.readStream,
+        log,
+        subscribe=topic,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger="10",
+        maxTriggerDelay="2s",
+        columns="offset",
+    )
+    writer = stream.writeStream.foreachBatch(lambda batch, _: sizes.append(batch.count()))
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
+    try:
+        query.processAllAvailable()
+        assert sizes == [10]
+        log.send(topic, numbered(10, 14))
+        for _ in range(200):
+            if sum(sizes) == 14:
+                break
+            query.awaitTermination(0.1)
+        assert sizes == [10, 4]
+        ends = query.lastProgress["sources"][0]["latestOffset"]
+        assert str(ends).replace("'", '"').find('"0": 14') >= 0
+    finally:
+        query.stop()
 
 
 def test_rows_written_by_the_sink_are_in_the_topic(spark: Any, log: Log) -> None:
