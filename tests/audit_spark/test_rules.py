@@ -129,7 +129,7 @@ def test_a_correct_broker_has_the_verdict_of_the_oracle(spark: Any, tmp_path: Pa
 
 
 def test_mutations_have_the_verdict_of_the_oracle(spark: Any, tmp_path: Path) -> None:
-    check(spark, tmp_path, mutated(4, 120), Policy())
+    check(spark, tmp_path, mutated(4, 300), Policy())
 
 
 def test_disturbed_histories_have_the_verdict_of_the_oracle(spark: Any, tmp_path: Path) -> None:
