@@ -79,7 +79,7 @@ class ReplicaMachine:
         self.broker_epoch = -1
         self.is_busy = False
         self.asked: tuple[int, int, int] | None = None
-        """Number, log end and leader epoch of the fetch that is out."""
+        """Number, offset and leader epoch of the fetch that is out."""
         self.proposal: IsrChange | None = None
         self._numbers = 0
 
@@ -250,8 +250,9 @@ class ReplicaMachine:
             return None
         state = partition.state
         self._numbers += 1
-        self.asked = (self._numbers, state.log_end, state.leader_epoch)
         offset = state.durable_end if self.build.asks_from_durable_end else state.log_end
+        # Of a former leader batches may be on their way to the disk: an answer does not fit then.
+        self.asked = (self._numbers, offset, state.leader_epoch)
         return Fetch(
             self.id,
             partition.leader_id,
