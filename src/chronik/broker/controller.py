@@ -302,9 +302,7 @@ class Controller:
 
     async def hand_over(self, timeout_s: float, target: int | None = None) -> None:
         """Another node decides from now on, so that nobody waits for an election timeout."""
-        if target is None:
-            target = self._raft.best_successor()
-        if target is None:
+        if (target := self._raft.best_successor() if target is None else target) is None:
             return
         with self._pending.leader_change() as changed:
             self._raft.transfer_leadership(target)

@@ -17,6 +17,7 @@ from chronik.broker.evidence import trace_assignment
 from chronik.broker.metrics import Metrics
 from chronik.broker.opening import Opened, open_partition
 from chronik.broker.partition import Partition
+from chronik.broker.removal import Removals
 from chronik.broker.status import PartitionStatus
 from chronik.cluster.image import ClusterImage, PartitionState, Topic
 from chronik.model.errors import ErrorCode
@@ -72,7 +73,7 @@ class Partitions:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
-        self._removals: dict[str, asyncio.Future[None]] = {}
+        self._removals = Removals(parts.storage, parts.disk, parts.commit)
         self._image: ClusterImage | None = None
         self._watermarks: dict[str, int] = {}
         self._recovered = False
@@ -288,11 +289,7 @@ class Partitions:
         self._names[topic.id] = topic.name
         partition.assign(assigned, parts.node_id, parts.clock.now_ms())
         self._tell_roles(partition)
-        removal = self._removals.get(name)
-        if removal is not None:
-            # A deleted topic of this name still has the directory: writing waits until it is gone.
-            partition.busy = True
-            removal.add_done_callback(lambda _: parts.commit.release(partition))
+        self._removals.hold_back(partition)
 
     # -- deleting
 
@@ -317,39 +314,7 @@ class Partitions:
         partition.leader_id = -1
         partition.close(code)
         self._tell_roles(partition)
-        self._remove_directory(partition)
-
-    def _remove_directory(self, partition: Partition) -> None:
-        """Removes the bytes once no operation is on them; nothing waits for it but a namesake."""
-        parts = self._parts
-        name = log_name(partition.topic, partition.index)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._removals[name] = done
-
-        def start(_: object = None) -> None:
-            parts.disk.start(work, finish)
-
-        def work() -> None:
-            if partition.has_directory:
-                delete_log_directory(
-                    parts.storage, partition.log.directory, partition.topic_id.hex()
-                )
-
-        def finish(outcome: BaseException | None) -> None:
-            if isinstance(outcome, BaseException):
-                log.error("cannot remove %s: %s; it is removed at the next start", name, outcome)
-            if self._removals.get(name) is done:
-                del self._removals[name]
-            done.set_result(None)
-            parts.commit.release(partition)  # whoever still waits for a turn finds it gone
-
-        if partition.busy:  # with the disk, or waiting for the removal of an earlier namesake
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            turn.add_done_callback(start)
-            partition.turns.append(turn)
-        else:
-            partition.busy = True
-            start()
+        self._removals.remove(partition)
 
     # -- operations
 
