@@ -26,6 +26,12 @@ def test_fm22_no_seed_moves_a_watermark_back_or_loses_what_was_acked(
         assert report.ok, explain(report)
 
 
+def test_seeds_that_once_found_something() -> None:
+    # A leader that lacked a whole epoch had a follower in the ISR cut what was committed.
+    report = run(5_845, 5)
+    assert report.ok, explain(report)
+
+
 def test_seeds_do_something() -> None:
     reports = [run(seed, 3, steps=2_000) for seed in range(100, 110)]
     assert sum(report.acked for report in reports) > 100

@@ -443,6 +443,21 @@ def test_leader_epochs_answer_where_an_epoch_ended() -> None:
     assert open_log(disk)[0].epochs.entries() == [(2, 0)]
 
 
+def test_fm32_a_follower_is_cut_where_the_logs_part_and_not_before() -> None:
+    _, log = new_log()
+    append(log, batch(0, epoch=2), batch(1, epoch=2), batch(2, epoch=5))
+    assert log.divergence(-1, 0) is None
+    assert log.divergence(5, 3) is None
+    assert log.divergence(2, 1) is None
+    assert log.divergence(5, 4) == (5, 3)
+    assert log.divergence(2, 3) == (2, 2)
+    assert log.divergence(4, 3) == (2, 2)
+    # No record of epoch 6 came here: all that the follower has from before it may be committed.
+    assert log.divergence(6, 4) == (5, 3)
+    assert log.divergence(6, 3) == (5, 3)
+    assert new_log()[1].divergence(6, 4) == (0, 0)
+
+
 # Many logs.
 
 

@@ -47,16 +47,6 @@ def serve(broker: Broker, call: Call) -> None:
     _Fetch(broker, call, request, context).attempt()
 
 
-def _divergence(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
-    """Where a follower's log stops being a beginning of ours (KIP-595); None where it is one."""
-    if wanted.last_fetched_epoch < 0:
-        return None
-    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch == wanted.last_fetched_epoch and wanted.fetch_offset <= end_offset:
-        return None
-    return EpochEnd(max(epoch, 0), max(end_offset, partition.state.log_start))
-
-
 def _elsewhere(wanted: FetchPartition, partition: Partition, node_id: int) -> FetchResult:
     state = partition.state
     watermark = state.high_watermark
@@ -248,10 +238,11 @@ class _Fetch:
             raise OffsetError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if offset < state.log_start:
             raise OffsetError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        diverging = _divergence(partition, wanted)
+        diverging = partition.log.divergence(wanted.last_fetched_epoch, offset)
         if diverging is not None:
             result = FetchResult(wanted.index, log_start_offset=state.log_start)
-            return result._replace(diverging_epoch=diverging), 1  # worth an answer at once
+            end = EpochEnd(diverging[0], max(diverging[1], state.log_start))
+            return result._replace(diverging_epoch=end), 1  # worth an answer at once
         if self._timer is None:
             now_ms = self._broker.clock.now_ms()
             epoch, start = self._request.replica_epoch, wanted.log_start_offset

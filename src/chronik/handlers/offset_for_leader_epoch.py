@@ -43,7 +43,10 @@ def _answer(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> Epo
         answer.leader_epoch = wanted.leader_epoch
         answer.end_offset = partition.state.high_watermark
     else:
-        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
-            wanted.leader_epoch
-        )
+        log = partition.log
+        found = log.end_offset_for_epoch(wanted.leader_epoch)
+        if found[0] < 0 and 0 <= wanted.leader_epoch < partition.state.leader_epoch:
+            # No record of that epoch came here: the present one began where the older ones end.
+            found = log.epochs.latest, log.end_offset
+        answer.leader_epoch, answer.end_offset = found
     return answer

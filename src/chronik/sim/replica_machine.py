@@ -177,12 +177,9 @@ class ReplicaMachine:
         state, log = partition.state, partition.log
         if fetch.leader_epoch != state.leader_epoch or fetch.offset < state.log_start:
             return None
-        if fetch.last_epoch >= 0 and self.build.names_divergence:
-            epoch, end = log.end_offset_for_epoch(fetch.last_epoch)
-            if epoch != fetch.last_epoch or fetch.offset > end:
-                return Answer(
-                    fetch.sender, fetch.number, cut_epoch=max(epoch, 0), cut_end=max(end, 0)
-                )
+        parts = log.divergence(fetch.last_epoch, fetch.offset)
+        if parts is not None and self.build.names_divergence:
+            return Answer(fetch.sender, fetch.number, cut_epoch=parts[0], cut_end=parts[1])
         if fetch.offset > log.end_offset:
             return None
         partition.follower_fetched(fetch.sender, fetch.offset, now_ms, fetch.broker_epoch, 0)

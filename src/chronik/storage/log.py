@@ -238,6 +238,21 @@ class Log:
         """(epoch, end offset) as OffsetsForLeaderEpoch answers; (-1, -1) where unknown."""
         return self.epochs.end_offset_for(epoch, self.end_offset)
 
+    def divergence(self, last_epoch: int, offset: int) -> tuple[int, int] | None:
+        """Where a follower's log stops being a beginning of this one (KIP-595); None: it is one.
+
+        An epoch younger than all that are here never reached this log: what the follower has from
+        before it is alike up to this log's end. Naming less would cut what is committed.
+        """
+        if last_epoch < 0:
+            return None
+        epoch, end_offset = self.end_offset_for_epoch(last_epoch)
+        if epoch < 0:
+            epoch, end_offset = self.epochs.latest, self.end_offset
+        if epoch == last_epoch and offset <= end_offset:
+            return None
+        return max(epoch, 0), max(end_offset, self.start_offset)
+
     def assign_epoch(self, epoch: int) -> None:
         """A leader's epoch begins at the log's end, before it has written anything."""
         self.epochs.assign(epoch, self.end_offset)
