@@ -66,6 +66,25 @@ def test_fm20_any_order_of_appends_and_disk_steps_keeps_every_acked_batch(seed: 
     run(scenario)
 
 
+def test_an_unsynced_write_waits_for_no_thread_unless_others_write_a_lot() -> None:
+    async def scenario() -> None:
+        world = World(sync=False)
+        world.produce(world.partitions[0], 0)
+        await world.settle()  # the first one makes the directory and the file
+        world.produce(world.partitions[0], 1)
+        await turn()
+        assert world.answers[-1] == (1, OK)
+        world.commit.others_writing += 1
+        world.produce(world.partitions[0], 2)
+        await turn()
+        assert world.answers[-1] == (1, OK)
+        assert world.disk.jobs
+        await world.settle()
+        assert world.answers[-1] == (2, OK)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("sync", [True, False])
 def test_an_ack_comes_after_the_write(sync: bool) -> None:
     async def scenario() -> None:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from chronik.broker.clock import SystemClock
-from chronik.broker.exposition import PARTITION_SERIES_MAX, render
-from chronik.broker.metrics import CLIENTS_MAX, LATENCY_BOUNDS_US, Latency, Metrics, Stalls
+from chronik.broker.exposition import render
+from chronik.broker.metrics import LATENCY_BOUNDS_US, Latency, Metrics, Stalls
 from chronik.broker.status import HISTORY_SECONDS, History, PartitionStatus, Rates, Totals
 from chronik.broker.watch import LoopWatch
 from chronik.model.errors import ErrorCode
+from chronik.model.limits import METRIC_CLIENTS_MAX, PARTITION_SERIES_MAX
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -134,10 +135,10 @@ def test_what_the_node_registers_is_exported() -> None:
 
 def test_client_names_cannot_fill_the_memory() -> None:
     metrics = Metrics(1)
-    for number in range(3 * CLIENTS_MAX):
+    for number in range(3 * METRIC_CLIENTS_MAX):
         metrics.count_forwarded("Produce", f"client-{number}")
-    assert len(metrics.forwarded.counts) <= CLIENTS_MAX + 1
-    assert metrics.forwarded.total("Produce") == 3 * CLIENTS_MAX
+    assert len(metrics.forwarded.counts) <= METRIC_CLIENTS_MAX + 1
+    assert metrics.forwarded.total("Produce") == 3 * METRIC_CLIENTS_MAX
 
 
 def test_every_metric_has_help() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from chronik.broker.metrics import Metrics
 from chronik.broker.status import Health, ListenerStatus, NodeStatus, PartitionStatus, Rates
+from chronik.model.limits import HTTP_HEADER_BYTES_MAX
 from chronik.net import http
 from chronik.net.http import HttpServer, Pages, parse_path
 from chronik.net.page import (
@@ -125,7 +126,7 @@ def test_the_page_is_html_that_runs_only_its_own_script() -> None:
         (b"GET /\r\n\r\n", 400),
         (b"\r\n\r\n", 400),
         (b"\x00\x00\x00\x10\x00\x12 kafka\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nX: " + b"x" * http.HEADER_BYTES_MAX + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * HTTP_HEADER_BYTES_MAX + b"\r\n\r\n", 431),
         (b"x" * 200_000, 431),
     ],
 )

@@ -19,10 +19,10 @@ from chronik.broker.disk import Disk
 from chronik.broker.partition import Partition
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
+from chronik.model.limits import OFFSET_MAP_BYTES_MAX
 from chronik.model.topic_configs import TopicConfig
 from chronik.storage.compaction import Compaction
 from chronik.storage.compaction_files import DamagedBatchError
-from chronik.storage.compaction_map import OFFSET_MAP_BYTES_MAX
 from chronik.storage.compaction_plan import CompactionRules, Plan, plan
 from chronik.storage.compaction_swap import Cleaned, discard_cleaned
 
@@ -199,9 +199,11 @@ class Cleaner:
             self._throttle,
             self._map_bytes_max,
         )
+        self._broker.commit.others_writing += 1
         try:
             whole = await self._rewrite(partition, compaction)
         finally:
+            self._broker.commit.others_writing -= 1
             if self._thread is not None:
                 # Not here: to free a large map holds the interpreter; the thread does it in slices.
                 self._thread.start(compaction.close, lambda _: None)

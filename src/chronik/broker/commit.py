@@ -63,6 +63,8 @@ class GroupCommit:
         """Those whose durability is the operating system's."""
         self._threads_until_ns = 0
         """Until then a write may take long even without a sync."""
+        self.others_writing = 0
+        """Who else writes a lot to the disk just now: then, too, disk threads do the writes."""
         self._scheduled = False
         self._idle = disk.workers
         self._drained: asyncio.Future[None] | None = None
@@ -174,7 +176,7 @@ class GroupCommit:
 
     def _write_unsynced(self) -> None:
         quick, slow = [], []
-        patient = self._clock.monotonic_ns() < self._threads_until_ns
+        patient = self.others_writing or self._clock.monotonic_ns() < self._threads_until_ns
         for partition, write in self._take(self._unsynced, len(self._unsynced)):
             here = partition.has_directory and not patient and not partition.sync
             if here and write.is_plain and write.size <= limits.WRITE_ON_LOOP_BYTES_MAX:

@@ -21,6 +21,7 @@ from chronik.cluster.commands import BrokerHeartbeat, Command, ControllerSetting
 from chronik.cluster.decide import decide
 from chronik.cluster.image import EMPTY, ClusterImage
 from chronik.cluster.records import decode_all, encode_all
+from chronik.model.limits import METADATA_SAVE_RETRY_S
 from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.core import RaftNode, Ready
 from chronik.raft.messages import ConfChange, ConfState, EntryType, Position, VoteResponse
@@ -36,8 +37,6 @@ TICK_S = 0.05
 COMMAND_TIMEOUT_S = 10.0
 CONFIRM_TIMEOUT_S = 1.0
 RETRY_S = 0.05
-SAVE_RETRY_S = 0.1
-"""Between two attempts to write the metadata log to a disk that refuses."""
 _HELLO = struct.Struct(">iq")
 _NOT_LEADER = b"\x00"
 _DONE = b"\x01"
@@ -362,7 +361,7 @@ class Controller:
                 if not told:
                     log.error("cannot write the metadata log, trying on: %s", error)  # noqa: TRY400
                     told = True
-                await asyncio.sleep(SAVE_RETRY_S)
+                await asyncio.sleep(METADATA_SAVE_RETRY_S)
             else:
                 return
 

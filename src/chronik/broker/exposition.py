@@ -21,10 +21,9 @@ from prometheus_client.exposition import generate_latest
 from chronik.broker.metrics import LATENCY_BOUNDS_US, Latency, Metrics
 from chronik.broker.status import PartitionStatus
 from chronik.model.errors import ErrorCode
+from chronik.model.limits import PARTITION_SERIES_MAX
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PARTITION_SERIES_MAX = 10_000
-"""Partitions with series of their own; further ones are in the sums and counted as omitted."""
 
 _TOPIC = "kafka_server_brokertopicmetrics_"
 _REQUEST = "kafka_network_requestmetrics_"

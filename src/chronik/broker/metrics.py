@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from chronik.broker.status import PartitionStatus, Totals
-from chronik.model.limits import EVENT_LOOP_STALL_MS
+from chronik.model.limits import EVENT_LOOP_STALL_MS, METRIC_CLIENTS_MAX
 
 LATENCY_BOUNDS_US = (
     *(100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000),
     *(100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000),
 )
 """Upper bounds, inclusive; one more bucket takes the rest."""
-CLIENTS_MAX = 200
 OTHER_CLIENTS = "(others)"
 
 
@@ -109,7 +108,7 @@ class ByClient:
     def add(self, request: str, client_id: str | None) -> None:
         """Counts one request of a client."""
         key = (request, client_id or "")
-        if key not in self.counts and len(self.counts) >= CLIENTS_MAX:
+        if key not in self.counts and len(self.counts) >= METRIC_CLIENTS_MAX:
             key = (request, OTHER_CLIENTS)
         self.counts[key] = self.counts.get(key, 0) + 1
 

@@ -9,11 +9,11 @@ from chronik.broker.broker import Broker
 from chronik.cluster.commands import Error
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
+from chronik.model.limits import HOST_LENGTH_MAX
 from chronik.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 VERSION = 1
 TIMEOUT_S_MAX = 60.0
-HOST_LENGTH_MAX = 255
 
 
 async def handle(broker: Broker, call: Call, request: AddRaftVoterRequest) -> AddRaftVoterResponse:

@@ -4,6 +4,7 @@ from chronik.broker.broker import Broker
 from chronik.cluster.image import ClusterImage, PartitionState, Topic
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
+from chronik.model.limits import PARTITIONS_PER_ANSWER_MAX
 from chronik.model.names import is_internal, topic_name_error
 from chronik.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -12,8 +13,6 @@ from chronik.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     ResponseCursor,
 )
-
-PARTITIONS_PER_ANSWER_MAX = 2_000
 
 
 def handle(

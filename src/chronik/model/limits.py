@@ -36,3 +36,30 @@ WRITE_ON_LOOP_PAUSE_MS = 1_000
 """After an unsynced write that took longer, disk threads do them for this long."""
 OPEN_SEGMENT_FILES_MAX = 4_096
 """Segment files held open at once; the least recently used is closed first."""
+RECORD_ERRORS_MAX = 1_000
+"""Records at fault that an answer names: a small compressed batch may hold millions of them."""
+RECORDS_BYTES_MAX = 256 * 1024 * 1024
+"""Records of one batch once decompressed; more is taken for an attack."""
+HTTP_HEADER_BYTES_MAX = 8 * 1024
+HTTP_CONNECTIONS_MAX = 64
+"""Of the status page; a further one is closed at once."""
+PEER_QUEUED_BYTES_MAX = 64 * 1024 * 1024
+"""Messages waiting on a slow link; beyond it they are not sent (Raft sends what matters again)."""
+METRIC_CLIENTS_MAX = 200
+"""Clients with a counter of their own; further ones are counted together."""
+PARTITION_SERIES_MAX = 10_000
+"""Partitions with series of their own; further ones are in the sums and counted as omitted."""
+REPLICA_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+REPLICA_PARTITION_BYTES_MAX = 4 * 1024 * 1024
+"""What a follower asks for at once, in all and of one partition."""
+METADATA_SAVE_RETRY_S = 0.1
+"""Between two attempts to write the metadata log to a disk that refuses."""
+COMPACTED_SEGMENTS_MAX = 100
+"""Segments merged into one, at most: each is mapped while it is replaced."""
+OFFSET_MAP_BYTES_MAX = 64 * 1024 * 1024
+"""Memory of one cleaning's map, the only one of a node."""
+SEALED_INDEX_BYTES_MAX = 64 * 1024 * 1024
+"""Indexes of sealed segments kept in memory by one node."""
+PARTITIONS_PER_ANSWER_MAX = 2_000
+"""One page of DescribeTopicPartitions, as Kafka's max.request.partition.size.limit."""
+HOST_LENGTH_MAX = 255

@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 from chronik.broker.metrics import Metrics
 from chronik.broker.status import Health, NodeStatus
+from chronik.model.limits import HTTP_CONNECTIONS_MAX, HTTP_HEADER_BYTES_MAX
 from chronik.net.page import CONTENT_SECURITY_POLICY, render_page
 
 log = logging.getLogger(__name__)
 
-HEADER_BYTES_MAX = 8 * 1024
-CONNECTIONS_MAX = 64
 READ_TIMEOUT_S = 10.0
 WRITE_TIMEOUT_S = 30.0
 
@@ -122,7 +121,7 @@ class HttpServer:
         pages: Pages,
         tasks: asyncio.TaskGroup,
         *,
-        connections_max: int = CONNECTIONS_MAX,
+        connections_max: int = HTTP_CONNECTIONS_MAX,
         read_timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
         self.refused_connections = 0
@@ -136,7 +135,7 @@ class HttpServer:
     async def start(self, host: str, port: int) -> int:
         """Listens; returns the port, which the system chose if it was 0."""
         self._server = await asyncio.start_server(
-            self._accept, host, port, limit=HEADER_BYTES_MAX, reuse_address=True
+            self._accept, host, port, limit=HTTP_HEADER_BYTES_MAX, reuse_address=True
         )
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -196,5 +195,5 @@ async def _end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     with suppress(OSError):
         writer.write_eof()
     left = 1 << 20
-    while left > 0 and (data := await reader.read(HEADER_BYTES_MAX)):
+    while left > 0 and (data := await reader.read(HTTP_HEADER_BYTES_MAX)):
         left -= len(data)

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
 from chronik.broker.peering import Message, PeerUnavailableError
+from chronik.model.limits import PEER_QUEUED_BYTES_MAX
 from chronik.net.frames import FrameError, FrameReader
 from chronik.wire.headers import read_response_header, write_request_header
 from chronik.wire.records import Buffer
@@ -19,8 +20,6 @@ CONNECT_TIMEOUT_S = 1.0
 RETRY_AFTER_S = 0.25
 DEAD_AFTER_S = 3.0
 """Every request is answered well before this; a connection that is silent for longer is not one."""
-QUEUED_BYTES_MAX = 64 * 1024 * 1024
-"""Messages waiting on a slow link; beyond it they are not sent (Raft sends what matters again)."""
 _RECEIVE_BYTES = 256 * 1024
 
 T = TypeVar("T")
@@ -143,10 +142,10 @@ class PeerLink:
         """Sends a message that has no answer; it waits while the link connects."""
         connection = self._living()
         if connection is not None and connection.transport is not None and not self._queue:
-            if connection.transport.get_write_buffer_size() < QUEUED_BYTES_MAX:
+            if connection.transport.get_write_buffer_size() < PEER_QUEUED_BYTES_MAX:
                 connection.send(message.api, 0, [message.data])
             return
-        if self._queued_bytes + len(message.data) > QUEUED_BYTES_MAX:
+        if self._queued_bytes + len(message.data) > PEER_QUEUED_BYTES_MAX:
             return
         self._queue.append(message)
         self._queued_bytes += len(message.data)

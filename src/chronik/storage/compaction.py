@@ -17,8 +17,9 @@ so that sequence numbers are remembered; and likewise the last batch of each seg
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from chronik.model.limits import COMPACTED_SEGMENTS_MAX, OFFSET_MAP_BYTES_MAX
 from chronik.storage.compaction_files import Output, batches, damaged
-from chronik.storage.compaction_map import OFFSET_MAP_BYTES_MAX, MapBuilder, OffsetMap
+from chronik.storage.compaction_map import MapBuilder, OffsetMap
 from chronik.storage.compaction_plan import Plan, Source
 from chronik.storage.compaction_records import (
     Pace,
@@ -33,9 +34,6 @@ from chronik.storage.compaction_swap import Cleaned
 from chronik.storage.index import RELATIVE_OFFSET_MAX, SegmentIndex
 from chronik.wire.record_iter import CorruptRecords
 from chronik.wire.records import BatchHeader, Buffer
-
-GROUP_SEGMENTS_MAX = 100
-"""Segments merged into one, at most: each is mapped while it is replaced."""
 
 
 @dataclass(slots=True)
@@ -111,7 +109,7 @@ class Compaction:
         return (
             size <= self.plan.segment_bytes
             and reach <= RELATIVE_OFFSET_MAX
-            and len(group) < GROUP_SEGMENTS_MAX
+            and len(group) < COMPACTED_SEGMENTS_MAX
         )
 
     def rewrite(self, group: Sequence[Source], *, last: bool) -> Cleaned:

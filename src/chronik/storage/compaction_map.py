@@ -7,11 +7,10 @@ The map is bounded. Where the dirty part has more keys than fit, the map covers 
 from collections.abc import Iterator
 from hashlib import blake2b
 
+from chronik.model.limits import OFFSET_MAP_BYTES_MAX
 from chronik.storage.compaction_records import Pace, records_of, walk
 from chronik.wire.records import HEADER_SIZE, BatchHeader
 
-OFFSET_MAP_BYTES_MAX = 64 * 1024 * 1024
-"""Memory of one cleaning's map, the only one of a node."""
 ENTRY_BYTES = 160
 """A key of at most 16 bytes, its offset and their place in a dict, as CPython stores them."""
 DIGEST_BYTES = 16

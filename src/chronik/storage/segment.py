@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from chronik.model.limits import SEALED_INDEX_BYTES_MAX
 from chronik.storage.fs import FileSystem, join, read_whole, unlink_if_present, write_atomically
 from chronik.storage.index import HEADER_SIZE as INDEX_HEADER_SIZE
 from chronik.storage.index import SegmentIndex, Span, Summary, decode_header
@@ -20,8 +21,6 @@ TIME_INDEX_SUFFIX = ".timeindex"
 OFFSET_DIGITS = 20
 HEADER_WINDOW_BYTES = 4096
 """Read at once when batch headers are walked: many small batches, or one header of a large one."""
-SEALED_INDEX_BYTES_MAX = 64 * 1024 * 1024
-"""Indexes of sealed segments kept in memory by one node."""
 
 
 class LogConfig(NamedTuple):

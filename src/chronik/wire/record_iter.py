@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import cramjam
 
+from chronik.model.limits import RECORDS_BYTES_MAX
 from chronik.wire.records import HEADER_SIZE, BatchHeader, Buffer, read_header
 
-RECORDS_BYTES_MAX = 256 * 1024 * 1024
-"""Records of one batch once decompressed; more is taken for an attack."""
 VARINT_BYTES_MAX = 10
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_SIZE = 16

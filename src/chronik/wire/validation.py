@@ -11,6 +11,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from chronik.model.errors import ErrorCode
+from chronik.model.limits import RECORD_ERRORS_MAX
 from chronik.wire.record_iter import CorruptRecords, Record, iter_records
 from chronik.wire.records import (
     CODEC_MASK,
@@ -32,8 +33,6 @@ ZSTD = 4
 ZSTD_FROM_PRODUCE_VERSION = 7
 RECORD_BYTES_MIN = 7
 """The shortest record: length, attributes, two deltas, two lengths, header count."""
-RECORD_ERRORS_MAX = 1_000
-"""Records at fault that an answer names: a small compressed batch may hold millions of them."""
 
 
 class Rules(NamedTuple):
