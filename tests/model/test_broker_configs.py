@@ -97,3 +97,12 @@ def test_a_password_is_never_shown() -> None:
     with pytest.raises(ConfigError) as caught:
         key.parse("secret")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("broker.session.timeout.ms", "9000"), ("connections.max.idle.ms", "1")]
+)
+def test_what_cannot_be_set_is_refused_with_the_reason(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match="is supported"):
+        validate_static({name: value})
+    validate_static({name: str(broker_key(name).default)})

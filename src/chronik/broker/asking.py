@@ -8,6 +8,11 @@ all of them once a second.
 from collections.abc import Iterable
 
 from chronik.broker.partition import Partition
+from chronik.model.limits import (
+    REPLICA_PARTITION_BYTES_MAX,
+    REPLICA_RESPONSE_BYTES_MAX,
+    REPLICA_WAIT_MS_MAX,
+)
 from chronik.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -16,13 +21,8 @@ from chronik.wire.messages.fetch import (
     ReplicaState,
 )
 
-WAIT_MS = 1500
-"""Whatever happens ends a poll at once: this only bounds what idle partitions cost, and how long a
-broken link goes unnoticed."""
 COMPARE_EVERY_S = 1.0
 """What changes without the leader's doing, as retention on this disk, is told that soon."""
-RESPONSE_BYTES_MAX = 16 * 1024 * 1024
-PARTITION_BYTES_MAX = 4 * 1024 * 1024
 _EPOCH_MAX = 0x7FFFFFFF
 
 Key = tuple[bytes, int]
@@ -97,9 +97,9 @@ class Asking:
         gone = self._to_forget(now_s)
         return FetchRequest(
             replica_state=replica,
-            max_wait_ms=WAIT_MS if self.session_id else 0,
+            max_wait_ms=REPLICA_WAIT_MS_MAX if self.session_id else 0,
             min_bytes=1,
-            max_bytes=RESPONSE_BYTES_MAX,
+            max_bytes=REPLICA_RESPONSE_BYTES_MAX,
             session_id=self.session_id,
             session_epoch=self._session_epoch,
             topics=[FetchTopic(topic_id=one, partitions=many) for one, many in topics.items()],
@@ -149,5 +149,5 @@ def _fetch_partition(index: int, asked: Asked) -> FetchPartition:
         fetch_offset=offset,
         last_fetched_epoch=last_epoch,
         log_start_offset=log_start,
-        partition_max_bytes=PARTITION_BYTES_MAX,
+        partition_max_bytes=REPLICA_PARTITION_BYTES_MAX,
     )

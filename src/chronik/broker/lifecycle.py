@@ -9,8 +9,9 @@ from chronik.broker.peering import Peers
 from chronik.cluster.commands import BrokerHeartbeat, CreateCluster, FenceBroker, RegisterBroker
 from chronik.cluster.image import Endpoint
 from chronik.model.errors import ErrorCode
+from chronik.model.limits import BROKER_HEARTBEAT_MS
 
-HEARTBEAT_S = 0.25
+HEARTBEAT_S = BROKER_HEARTBEAT_MS / 1000
 WATCH_S = 0.1
 _REGISTER_AGAIN = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 """Registered anew elsewhere, or unregistered by an administrator while alive."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from chronik.cluster.commands import BrokerHeartbeat, RegisterBroker
+from chronik.model.limits import BROKER_SESSION_MS
 
-SESSION_TIMEOUT_S = 2.0
-"""A broker silent for so long is fenced and its partitions get other leaders."""
+SESSION_TIMEOUT_S = BROKER_SESSION_MS / 1000
 REFUSED_TIMEOUT_S = 0.6
 """The same for one whose machine says that no process listens there: it has died. Longer than two
 heartbeats, so that a node which is only known by a wrong address lives on."""

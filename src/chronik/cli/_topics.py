@@ -12,6 +12,8 @@ from chronik.cli._log_dirs import Sizes, partition_sizes
 from chronik.cli._offsets import Partition, Range, ranges
 from chronik.cli._output import count_text, print_table, size_text
 
+_URL_SAFE = str.maketrans("+/", "-_")
+"""Kafka's tools print topic ids in this form of base64."""
 NUMBERS = ("partition", "leader", "start", "end", "records", "size")
 
 
@@ -66,7 +68,7 @@ def describe_topics(cluster: Cluster, names: Iterable[str]) -> list[TopicView]:
     return [
         TopicView(
             topic.name,
-            str(topic.topic_id),
+            str(topic.topic_id).translate(_URL_SAFE),
             bool(topic.is_internal),
             [_partition(topic.name, one, held, sizes) for one in topic.partitions],
             [config for config in configs["topic", topic.name] if config.changed],

@@ -20,7 +20,17 @@ from chronik.model.configs import (
     UpdateMode,
     entry_of,
 )
-from chronik.model.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, REQUEST_BYTES_MAX
+from chronik.model.limits import (
+    BROKER_HEARTBEAT_MS,
+    BROKER_SESSION_MS,
+    CONNECTIONS_MAX,
+    FETCH_BYTES_MAX,
+    FETCH_SESSIONS_MAX,
+    REPLICA_PARTITION_BYTES_MAX,
+    REPLICA_RESPONSE_BYTES_MAX,
+    REPLICA_WAIT_MS_MAX,
+    REQUEST_BYTES_MAX,
+)
 from chronik.model.topic_keys import TOPIC_KEYS
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -28,6 +38,7 @@ _LONG, _LIST, _SHORT = ConfigType.LONG, ConfigType.LIST, ConfigType.SHORT
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _FIXED: Final = UpdateMode.READ_ONLY
 _LIVE: Final = UpdateMode.CLUSTER_WIDE
+_BOUND: Final = "it is one of the node's fixed bounds"
 
 
 def _key(
@@ -37,8 +48,11 @@ def _key(
     doc: str,
     low: float | None = None,
     mode: UpdateMode = _FIXED,
+    *,
+    why: str = "",
 ) -> ConfigKey:
-    return ConfigKey(name, type_, default, doc, low=low, mode=mode)
+    """`why` marks a key that says how things are and cannot be set otherwise."""
+    return ConfigKey(name, type_, default, doc, low=low, mode=mode, fixed_because=why)
 
 
 _OWN: Final = (
@@ -53,7 +67,13 @@ _OWN: Final = (
     _key("default.replication.factor", _INT, 1, "Replicas of a topic likewise.", 1),
     _key("auto.create.topics.enable", _BOOLEAN, True, "Whether asking for a topic creates it."),
     _key("delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted."),
-    _key("controlled.shutdown.enable", _BOOLEAN, True, "Whether a stopping node hands over first."),
+    _key(
+        "controlled.shutdown.enable",
+        _BOOLEAN,
+        True,
+        "Whether a stopping node hands over first.",
+        why="a node that is asked to stop always hands over",
+    ),
     _key("auto.leader.rebalance.enable", _BOOLEAN, True, "Whether preferred leaders return."),
     _key("leader.imbalance.check.interval.seconds", _LONG, 300, "How often that is looked at.", 1),
     _key(
@@ -66,11 +86,25 @@ _OWN: Final = (
     _key("log.retention.check.interval.ms", _LONG, 300_000, "How often retention runs.", 1),
     _key("log.cleaner.enable", _BOOLEAN, True, "Whether compaction runs."),
     _key("log.cleaner.backoff.ms", _LONG, 15_000, "Pause when nothing is to compact.", 0),
-    _key("socket.request.max.bytes", _INT, REQUEST_BYTES_MAX, "The largest request.", 1),
-    _key("fetch.max.bytes", _INT, FETCH_BYTES_MAX, "The largest answer to a fetch.", 1024),
+    _key(
+        "socket.request.max.bytes", _INT, REQUEST_BYTES_MAX, "The largest request.", 1, why=_BOUND
+    ),
+    _key("fetch.max.bytes", _INT, FETCH_BYTES_MAX, "The largest answer to a fetch.", why=_BOUND),
     _key("max.connections", _INT, CONNECTIONS_MAX, "Open connections of the node."),
-    _key("max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", 0),
-    _key("connections.max.idle.ms", _LONG, 600_000, "An idle connection is closed after this."),
+    _key(
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        FETCH_SESSIONS_MAX,
+        "Fetch sessions kept.",
+        why=_BOUND,
+    ),
+    _key(
+        "connections.max.idle.ms",
+        _LONG,
+        -1,
+        "An idle connection is closed after this.",
+        why="idle connections cost next to nothing and stay",
+    ),
     _key("offset.metadata.max.bytes", _INT, 4096, "The largest text stored with an offset."),
     _key("offsets.retention.minutes", _INT, 10_080, "How long an empty group's offsets live.", 1),
     _key("offsets.retention.check.interval.ms", _LONG, 600_000, "How often that is done.", 1),
@@ -130,12 +164,41 @@ _OWN: Final = (
         "From here on it is an alarm.",
         0,
     ),
-    _key("replica.fetch.max.bytes", _INT, 1_048_576, "Bytes per partition of its fetch.", 0),
-    _key("replica.fetch.response.max.bytes", _INT, 10_485_760, "Bytes of its fetch.", 0),
-    _key("replica.fetch.wait.max.ms", _INT, 500, "How long its fetch waits for data."),
-    _key("broker.session.timeout.ms", _INT, 9000, "A silent node is fenced after this."),
-    _key("broker.heartbeat.interval.ms", _INT, 2000, "How often a node reports."),
-    _key("request.timeout.ms", _INT, 30_000, "How long a node waits for another."),
+    _key(
+        "replica.fetch.max.bytes",
+        _INT,
+        REPLICA_PARTITION_BYTES_MAX,
+        "Bytes per partition of a follower's fetch.",
+        why=_BOUND,
+    ),
+    _key(
+        "replica.fetch.response.max.bytes",
+        _INT,
+        REPLICA_RESPONSE_BYTES_MAX,
+        "Bytes of a follower's fetch.",
+        why=_BOUND,
+    ),
+    _key(
+        "replica.fetch.wait.max.ms",
+        _INT,
+        REPLICA_WAIT_MS_MAX,
+        "How long a follower's fetch waits for data.",
+        why=_BOUND,
+    ),
+    _key(
+        "broker.session.timeout.ms",
+        _INT,
+        BROKER_SESSION_MS,
+        "A silent node is fenced after this.",
+        why=_BOUND,
+    ),
+    _key(
+        "broker.heartbeat.interval.ms",
+        _INT,
+        BROKER_HEARTBEAT_MS,
+        "How often a node reports.",
+        why=_BOUND,
+    ),
 )
 
 

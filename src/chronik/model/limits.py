@@ -52,6 +52,12 @@ PARTITION_SERIES_MAX = 10_000
 REPLICA_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 REPLICA_PARTITION_BYTES_MAX = 4 * 1024 * 1024
 """What a follower asks for at once, in all and of one partition."""
+REPLICA_WAIT_MS_MAX = 1_500
+"""Whatever happens ends a follower's poll at once: this only bounds what idle partitions cost, and
+how long a broken link goes unnoticed."""
+BROKER_HEARTBEAT_MS = 250
+BROKER_SESSION_MS = 2_000
+"""A broker silent for so long is fenced and its partitions get other leaders."""
 METADATA_SAVE_RETRY_S = 0.1
 """Between two attempts to write the metadata log to a disk that refuses."""
 COMPACTED_SEGMENTS_MAX = 100
