@@ -29,7 +29,7 @@ from chronik.pipeline.warehouse import (
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
-KILLS = 5
+KILLS = 2
 KILLS_SOAK = 30
 
 

@@ -25,7 +25,7 @@ from chronik.pipeline.warehouse import Warehouse, data_files, state_of, table_na
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
-POINTS, POINTS_SOAK = 3, 30
+POINTS, POINTS_SOAK = 2, 30
 KILLED = -signal.SIGKILL
 SEED = 7
 
