@@ -1,6 +1,7 @@
 """What the Spark commands share: options, and errors that say what to do."""
 
 import functools
+import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, ParamSpec, TypeVar
@@ -12,6 +13,7 @@ from chronik.cli._output import quiet_end
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+PY_FILES = "CHRONIK_PY_FILES"
 DEFAULT_WAREHOUSE = "chronik-warehouse"
 
 
@@ -55,7 +57,14 @@ def pairs(
 
 
 def master_option(function: F) -> F:
-    """`--master`."""
+    """`--master` and `--py-files`."""
+    function = click.option(
+        "--py-files",
+        metavar="FILE[,...]",
+        expose_value=False,
+        callback=_py_files,
+        help="Wheels or zips for the executors of another machine; by default Chronik itself.",
+    )(function)
     return click.option(
         "--master",
         default="local[*]",
@@ -63,6 +72,16 @@ def master_option(function: F) -> F:
         metavar="URL",
         help="The Spark master, e.g. spark://HOST:7077.",
     )(function)
+
+
+def _py_files(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """Kept in the environment, where whoever starts the session finds it."""
+    if value is None:
+        return
+    for one in value.split(","):
+        if not os.path.isfile(one):
+            raise click.BadParameter(f"there is no file '{one}'")
+    os.environ[PY_FILES] = value
 
 
 def pipeline_command(function: Callable[P, R]) -> Callable[P, R]:

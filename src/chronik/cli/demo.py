@@ -1,12 +1,11 @@
 """`chronik demo`: the product's main job from end to end, with a report to look at (`make run`)."""
 
-import shutil
-import socket
 import sys
-import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,15 +14,12 @@ if TYPE_CHECKING:
 
     from chronik.audit.verify import Result
     from chronik.audit.workload import Progress
+    from chronik.cli._demo_cluster import Accident
+    from chronik.cli._demo_table import SparkInBackground, TableResult
     from chronik.cli._supervisor import Supervisor
 
-TOPIC = "orders"
-VICTIM = 2
-KILL_AT = 0.3
 RATE = 25_000.0
 """Messages a second: slow enough that the accident happens in the middle of the batch."""
-RETURN_AFTER_S = 1.0
-QUESTION = f"SELECT country, count(*) AS orders FROM {TOPIC} GROUP BY country ORDER BY country"
 
 
 @click.command("demo")
@@ -36,192 +32,227 @@ QUESTION = f"SELECT country, count(*) AS orders FROM {TOPIC} GROUP BY country OR
     "--durability", type=click.Choice(["fsync", "os"]), default="fsync", show_default=True
 )
 def command(nodes: int, messages: int, out: str, durability: str) -> None:
-    """A cluster, a batch while a node dies, a table made of it, and the proof of all three."""
+    """A cluster, a batch while a node dies, a table made of it, and the proof of all three.
+
+    It leaves nothing running, however it ends; what it found is in the folder of --out.
+    """
     from rich.console import Console
 
-    console = Console()
-    began = time.monotonic()  # noqa: TID251 - shown to a person, nothing depends on it
-    folder = Path(out)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    cluster = _cluster(nodes, folder, durability)
+    from chronik.cli._demo_place import ended_by_signals, own_folder
+
+    demo = Demo(Console(highlight=False), nodes, messages, durability)
     try:
-        with console.status(f"Starting a cluster of {nodes} nodes ..."):
-            if not cluster.start():
-                raise click.ClickException(
-                    f"the cluster did not start: see {folder}/data/*/node.log"
-                )
-        console.print(f"[green]✓[/] {nodes} nodes serve on {cluster.bootstrap}")
-        result = _produce_and_audit(console, cluster, nodes, messages, folder)
-        in_table = _make_table(console, cluster.bootstrap, folder)
-    finally:
-        cluster.stop()
-    took_s = time.monotonic() - began  # noqa: TID251
-    _tell(console, result, folder, took_s)
-    sys.exit(0 if result.verdict.ok and in_table else 1)
+        with ended_by_signals(), own_folder(Path(out)) as folder:
+            ok = demo.run(folder)
+    except KeyboardInterrupt:
+        demo.console.print("Stopped; nothing is left running.")
+        sys.exit(130)
+    sys.exit(0 if ok else 1)
 
 
-def _cluster(nodes: int, folder: Path, durability: str) -> "Supervisor":
-    from chronik.cli._supervisor import Supervisor, plan
+class Demo:
+    """One run; every step is a line."""
 
-    options = ["--durability", durability, "--trace", "files"]
-    options += [f"--set=default.replication.factor={min(3, nodes)}"]
-    options += [f"--set=min.insync.replicas={min(2, nodes)}"]
-    return Supervisor(
-        plan(nodes, _free_ports(2 * nodes), str(folder / "data")), "127.0.0.1", options
-    )
+    def __init__(self, console: "Console", nodes: int, messages: int, durability: str) -> None:
+        self.console = console
+        self._nodes, self._messages, self._durability = nodes, messages, durability
 
+    def run(self, folder: Path) -> bool:
+        """True where everything arrived, and the table is the log."""
+        from chronik.cli._demo_cluster import KILL_AT, Accident, started
+        from chronik.cli._demo_place import not_disturbed
+        from chronik.cli._demo_table import SparkInBackground, missing
 
-def _free_ports(count: int) -> int:
-    """The first of `count` consecutive ports that nobody listens on."""
-    for first in range(9092, 60_000, count):
-        if all(_is_free(first + i) for i in range(count)):
-            return first
-    raise click.ClickException(f"no {count} consecutive free ports on 127.0.0.1")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        began = time.perf_counter()
+        lacking = missing()
+        spark = None if lacking else SparkInBackground(folder / "spark.log")
+        cluster = accident = None
         try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+            with self._step("cluster") as say:
+                cluster = started(self._nodes, folder, self._durability)
+                say(f"{self._nodes} nodes serve on {cluster.bootstrap}")
+            kill_at = int(self._messages * KILL_AT) if self._nodes > 2 else None
+            accident = Accident(cluster, kill_at)
+            result = self._produce(cluster, accident, folder)
+            table = self._table(spark, cluster.bootstrap, folder) if spark else None
+        finally:
+            with not_disturbed():
+                _stop(cluster, accident, spark)
+        if lacking:
+            self._line("-", "table", f"left out: {lacking}")
+        took_s = time.perf_counter() - began
+        ok = self._end(folder, result, table, accident, took_s)
+        return ok and (table is not None or lacking is not None)
+
+    # -- steps
+
+    def _produce(self, cluster: "Supervisor", accident: "Accident", folder: Path) -> "Result":
+        from chronik.audit.verify import verify_once
+        from chronik.audit.workload import Plan
+        from chronik.cli._demo_table import TOPIC
+
+        plan = Plan(
+            bootstrap=cluster.bootstrap,
+            topic=TOPIC,
+            as_json=True,
+            run=1,
+            ledger=folder / "ledger",
+            messages=self._messages,
+            rate=RATE,
+            acks="all",
+            idempotent=True,
+            partitions=3,
+            replication=min(3, self._nodes),
+        )
+        with self._bars() as update:
+
+            def show(progress: "Progress") -> None:
+                update(progress.sent, max(progress.read.values(), default=0))
+                accident.look(progress.sent)
+
+            result = verify_once(plan, show, "demo")
+            accident.wait()
+        self._tell_delivery(result, accident)
+        return result
+
+    def _tell_delivery(self, result: "Result", accident: "Accident") -> None:
+        from chronik.cli._demo_cluster import VICTIM
+
+        sent = result.verdict.measures["sends"].get("ok", 0)
+        rate = result.progress.sent / (result.progress.produce_s or 1)
+        self._line("✓", "produced", f"{sent:,} orders acknowledged, {rate:,.0f} a second")
+        if accident.killed_at is not None:
+            away = f"{accident.away_s:.0f} s" if accident.away_s >= 1 else "a moment"
+            said = f"node {VICTIM} was killed after {accident.killed_at:,} orders and came back"
+            self._line("!", "accident", f"{said} {away} later")
+        ok = result.verdict.ok and result.consumed == result.plan.messages
+        said = f"{result.consumed:,} of {result.plan.messages:,} ({result.share:.2%})"
+        self._line("✓" if ok else "✗", "read back", f"{said}; {anomalies_text(result)}")
+
+    def _table(
+        self, spark: "SparkInBackground", bootstrap: str, folder: Path
+    ) -> "TableResult | None":
+        """None where Spark failed: the first half still has its report."""
+        try:
+            return self._made(spark, bootstrap, folder)
+        except Exception as error:  # noqa: BLE001 - told, and the demo fails
+            first = str(error).strip().splitlines()[:1] or [type(error).__name__]
+            self._line("✗", "table", f"{first[0]} (see spark.log)")
+            return None
+
+    def _made(self, spark: "SparkInBackground", bootstrap: str, folder: Path) -> "TableResult":
+        from chronik.cli._demo_place import shown
+        from chronik.cli._demo_table import QUESTION, TOPIC, make_table
+
+        with self._step("table") as say, self.console.status("Starting Spark ...") as status:
+            session = spark.get()
+            found = make_table(session, bootstrap, folder, status.update)
+            say(f"{found.rows:,} rows in the Iceberg table '{TOPIC}' in {shown(folder)}/warehouse")
+        self._line("✓", "SQL", QUESTION)
+        self._line(" ", "", ", ".join(f"{name} {count:,}" for name, count in found.answer))
+        self._line("✓" if found.verdict.ok else "✗", "proof", proof_text(found))
+        return found
+
+    def _end(
+        self,
+        folder: Path,
+        result: "Result",
+        table: "TableResult | None",
+        accident: "Accident",
+        took_s: float,
+    ) -> bool:
+        from chronik.cli._demo_page import page
+        from chronik.cli._demo_place import shown
+
+        ok = result.verdict.ok and (table is None or table.verdict.ok)
+        report = folder / "report.html"
+        report.write_text(page(result, table, accident, took_s), encoding="utf-8")
+        word = "[bold green]PASS[/]" if ok else "[bold red]FAIL[/]"
+        self.console.print(f"\n{word} in {took_s:.0f} s. Report: {shown(report)}", soft_wrap=True)
+        self.console.print("\n[bold]Try next[/]")
+        for what, line in suggestions(shown(folder), table is not None):
+            self.console.print(f"  [dim]# {what}[/]", soft_wrap=True)
+            self.console.print(f"  {line}", soft_wrap=True, markup=False)
+        return ok
+
+    # -- lines
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[Callable[[str], None]]:
+        """A line with what was done and how long it took; nothing where it fails."""
+        began = time.perf_counter()
+        said: list[str] = []
+        yield said.append
+        self._line("✓", name, f"{' '.join(said)} [dim]({time.perf_counter() - began:.1f} s)[/]")
+
+    def _line(self, mark: str, name: str, text: str) -> None:
+        colour = {"✓": "green", "✗": "bold red", "!": "yellow", "-": "yellow"}.get(mark, "default")
+        self.console.print(f"[{colour}]{mark}[/] [bold]{name:<10}[/] {text}", soft_wrap=True)
+
+    @contextmanager
+    def _bars(self) -> Iterator[Callable[[int, int], None]]:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn("  {task.description:<10}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=self.console, transient=True) as bars:
+            sent = bars.add_task("produced", total=self._messages)
+            read = bars.add_task("read back", total=self._messages)
+
+            def update(sent_count: int, read_count: int) -> None:
+                bars.update(sent, completed=sent_count)
+                bars.update(read, completed=read_count)
+
+            yield update
 
 
-def _produce_and_audit(
-    console: "Console", cluster: "Supervisor", nodes: int, messages: int, folder: Path
-) -> "Result":
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    from chronik.audit.verify import verify_once
-    from chronik.audit.workload import Plan
-
-    plan = Plan(
-        bootstrap=cluster.bootstrap,
-        topic=TOPIC,
-        as_json=True,
-        run=1,
-        ledger=folder / "ledger",
-        messages=messages,
-        rate=RATE,
-        acks="all",
-        idempotent=True,
-        partitions=3,
-        replication=min(3, nodes),
-    )
-    accident = _Accident(cluster, int(messages * KILL_AT) if nodes > 2 else None)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Bars(*columns, console=console) as bars:
-        sent = bars.add_task("  produced", total=messages)
-        read = bars.add_task("  read back", total=messages)
-
-        def show(progress: "Progress") -> None:
-            bars.update(sent, completed=progress.sent)
-            bars.update(read, completed=max(progress.read.values(), default=0))
-            accident.look(progress.sent)
-
-        result = verify_once(plan, show, "demo")
-        accident.wait()
-    if accident.told:
-        console.print(f"[green]✓[/] {accident.told}")
-    return result
-
-
-def _make_table(console: "Console", bootstrap: str, folder: Path) -> bool:
-    """The topic as a table, a question to it, and the proof that log and table are one."""
-    try:
-        from chronik.pipeline.session import NoJavaError, session
-    except ImportError:
-        console.print("[yellow]-[/] no table: install chronik[spark]")
-        return True
-    try:
-        with console.status("Starting Spark ..."):
-            spark = session("local[*]")
-    except NoJavaError as error:
-        console.print(f"[yellow]-[/] no table: {error}")
-        return True
-    try:
-        return _ingest_and_prove(console, spark, bootstrap, folder)
-    finally:
+def _stop(
+    cluster: "Supervisor | None", accident: "Accident | None", spark: "SparkInBackground | None"
+) -> None:
+    """All of it, whatever state it is in."""
+    if accident is not None:
+        accident.call_off()
+    if cluster is not None:
+        cluster.stop()
+    if spark is not None:
         spark.stop()
 
 
-def _ingest_and_prove(console: "Console", spark: Any, bootstrap: str, folder: Path) -> bool:
-    from chronik.audit.ledger import export_parquet, ledger_files
-    from chronik.pipeline.ingest import ingest_once
-    from chronik.pipeline.proof import prove
-    from chronik.pipeline.sql import query
+def anomalies_text(result: "Result") -> str:
+    """What the audit found wrong; the three words of the promise where it found nothing."""
+    failed = [one for one in result.verdict.anomalies if one.level == "fail"]
+    if not failed:
+        return "0 lost, 0 duplicated, 0 reordered"
+    return ", ".join(f"{one.name}: {one.count:,}" for one in failed)
 
-    warehouse = str(folder / "warehouse")
-    with console.status("Making a table of the topic ..."):
-        made = ingest_once(bootstrap, [TOPIC], warehouse, mode="json")
-    console.print(
-        f"[green]✓[/] {made.rows} records are rows of the Iceberg table '{TOPIC}' in {warehouse}"
+
+def proof_text(table: "TableResult") -> str:
+    """Acknowledgements, log and table in one line."""
+    found = table.verdict
+    counts = ", ".join(f"{found.total(name):,} {name}" for name in ("lost", "doubled", "altered"))
+    return (
+        f"{found.acked or 0:,} acknowledged, {found.total('log_rows'):,} in the log, "
+        f"{found.total('table_rows'):,} in the table: {counts}"
     )
-    with console.status("Asking the table ..."):
-        rows = query(spark, bootstrap, warehouse, QUESTION).collect()
-    answer = ", ".join(f"{row.country} {row.orders}" for row in rows)
-    console.print(f"[green]✓[/] {QUESTION}\n    {answer}")
-    with console.status("Comparing acknowledgements, log and table ..."):
-        export_parquet(ledger_files([folder / "ledger"]), folder / "ledger.parquet")
-        verdict = prove(bootstrap, TOPIC, warehouse, ledger=str(folder / "ledger.parquet"))
-    console.print(f"{'[green]✓[/]' if verdict.ok else '[red]✗[/]'} {verdict.text()}")
-    return bool(verdict.ok)
 
 
-class _Accident:
-    """Kills a node when enough was sent, and brings it back a moment later."""
-
-    def __init__(self, cluster: "Supervisor", at: int | None) -> None:
-        self._cluster = cluster
-        self._at = at
-        self._back: threading.Timer | None = None
-        self.told = ""
-
-    def look(self, sent: int) -> None:
-        """Called with the progress of the workload."""
-        if self._at is not None and sent >= self._at and self._back is None:
-            self._cluster.kill(VICTIM)
-            self.told = f"node {VICTIM} was killed after {sent} messages and came back"
-            self._back = threading.Timer(RETURN_AFTER_S, self._cluster.restart, (VICTIM,))
-            self._back.start()
-
-    def wait(self) -> None:
-        """Until the node is on its way back."""
-        if self._back is not None:
-            self._back.join()
-
-
-def _tell(console: "Console", result: "Result", folder: Path, took_s: float) -> None:
-    from rich.table import Table
-
-    from chronik.audit.report import write_report
-
-    table = Table(title="Delivery, per partition", title_justify="left")
-    for name in ("partition", "acked", "read", "missing"):
-        table.add_column(name, justify="left" if name == "partition" else "right")
-    for name, row in result.partitions.items():
-        table.add_row(name, str(row["sent"]), str(row["read"]), str(row["missed"]))
-    console.print(table)
-    word = "[bold green]PASS[/]" if result.verdict.ok else "[bold red]FAIL[/]"
-    console.print(
-        f"{word}  {result.consumed} of {result.plan.messages} messages read back "
-        f"({result.share:.2%}), {took_s:.0f} s in all"
-    )
-    for anomaly in result.verdict.anomalies:
-        console.print(f"  {anomaly.name}: {anomaly.count}")
-    report = folder / "report.html"
-    report.write_text(write_report("Chronik demo", {"demo": result.verdict}, []))
-    console.print(
-        f"Report: {report}\n"
-        "Next:   chronik up --nodes 3                 a cluster to play with\n"
-        "        chronik verify large-batch --help    the same proof about any Kafka cluster"
-    )
+def suggestions(folder: str, has_table: bool) -> list[tuple[str, str]]:
+    """What a newcomer can do now: (what it is, the command)."""
+    after = []
+    if has_table:
+        question = "SELECT country, count(*), max(_timestamp) FROM orders GROUP BY country"
+        after.append(
+            (
+                "ask the table that was just made",
+                f'chronik sql "{question}" --cold -w {folder}/warehouse',
+            )
+        )
+    traces = "SELECT node, kind, count(*) FROM chronik.traces GROUP BY ALL ORDER BY 1, 2"
+    after += [
+        (
+            "what each node did with each batch",
+            f'chronik sql "{traces}" --cold --evidence {folder}',
+        ),
+        ("a cluster to play with", "chronik up --nodes 3"),
+        ("the same proof about any Kafka cluster", "chronik verify large-batch --help"),
+    ]
+    return after

@@ -1,19 +1,26 @@
 """The Spark session of the pipeline: this machine by default, any master by its URL."""
 
+import atexit
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from chronik.pipeline.source import register
 
 JAVA_MIN = 17
 LOOPBACK = "127.0.0.1"
+PY_FILES = "CHRONIK_PY_FILES"
+"""Environment variable: wheels or zip files for the executors, with commas."""
 _SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 """For work of seconds: half the start time of the defaults. Long jobs want the full compiler."""
 
@@ -30,19 +37,72 @@ def session(
     app: str = "chronik pipeline",
     quick: bool = True,
     conf: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> SparkSession:
-    """The running session, or a new one, that knows the format "chronik"."""
+    """The running session, or a new one, that knows the format "chronik".
+
+    log: a file for what the JVM would write to the terminal.
+    """
     active = SparkSession.getActiveSession()
     if active is None:
-        require_java()
-        active = _start(master, app, quick, conf or {})
+        wanted = start_jvm(master, app=app, quick=quick, conf=conf, log=log)
+        active = SparkSession.builder.config(conf=wanted).getOrCreate()
     register(active)
     return active
 
 
-def _start(master: str, app: str, quick: bool, conf: Mapping[str, str]) -> SparkSession:
+def start_jvm(
+    master: str = "local[*]",
+    *,
+    app: str = "chronik pipeline",
+    quick: bool = True,
+    conf: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> SparkConf:
+    """Starts Spark itself, and no session yet: a session belongs to the thread that makes it."""
+    require_java()
+    wanted = SparkConf().setMaster(master).setAppName(app)
+    wanted.setAll(list((_settings(master, quick) | dict(conf or {})).items()))
     # The workers must be the interpreter that has chronik, not the first `python3` of the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _on_this_machine(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    if log is not None and SparkContext._gateway is None:
+        launch: Any = launch_gateway
+        with log.open("ab") as file:
+            gateway = launch(wanted, {"stderr": file})
+        SparkContext._ensure_initialized(gateway=gateway, conf=wanted)
+    context = SparkContext.getOrCreate(wanted)
+    if not master.startswith("local"):
+        for one in packages_to_ship():
+            context.addPyFile(str(one))
+    return wanted
+
+
+def _on_this_machine(master: str) -> bool:
+    return re.match(r"local|spark://(localhost|127\.)", master) is not None
+
+
+def packages_to_ship() -> list[Path]:
+    """What the executors of a cluster import: CHRONIK_PY_FILES, or this package itself.
+
+    Spark takes zip files only; a wheel is one by another name. Dependencies (numpy, pyarrow, ...)
+    must be installed where the executors run.
+    """
+    given = [Path(one) for one in os.environ.get(PY_FILES, "").split(",") if one]
+    folder = Path(tempfile.mkdtemp(prefix="chronik-ship-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if not given:
+        source = Path(__file__).parents[1]
+        name = str(folder / "chronik")
+        return [Path(shutil.make_archive(name, "zip", source.parent, source.name))]
+    return [
+        Path(shutil.copy(one, folder / f"{one.stem}.zip")) if one.suffix == ".whl" else one
+        for one in given
+    ]
+
+
+def _settings(master: str, quick: bool) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -52,19 +112,14 @@ def _start(master: str, app: str, quick: bool, conf: Mapping[str, str]) -> Spark
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
+    if _on_this_machine(master):
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    java = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
     if master.startswith("local"):
-        settings |= {
-            "spark.driver.host": LOOPBACK,
-            "spark.driver.bindAddress": LOOPBACK,
-            "spark.sql.shuffle.partitions": "4",
-        }
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        quiet = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-        settings["spark.driver.extraJavaOptions"] = f"{quiet} {_SMALL_JVM if quick else ''}"
-    builder = SparkSession.builder.master(master).appName(app)
-    for name, value in (settings | dict(conf)).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+        settings["spark.sql.shuffle.partitions"] = "4"
+        java += [_SMALL_JVM] if quick else []
+    settings["spark.driver.extraJavaOptions"] = " ".join(java)
+    return settings
 
 
 def require_java() -> None:
