@@ -105,11 +105,7 @@ def _hot(view: View, bootstrap: str) -> pa.Table:
         return json_rows.letters(records, view.fields).select(LETTERS.names)
     if view.mode == "raw":
         return records
-    fields = view.fields
-    if fields is None:
-        place = [pa.field(name, RAW.field(one).type) for name, one in json_rows.PLACE.items()]
-        fields = pa.schema([*place, *json_rows.inferred(records.column("value").to_pylist())])
-    return json_rows.rows(records, fields)
+    return json_rows.rows(records, view.fields)
 
 
 def _records(view: View, bootstrap: str) -> pa.Table:
