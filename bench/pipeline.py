@@ -7,6 +7,7 @@ compare: one Chronik node, one topic, one Spark session per contestant (local[2]
 settings); the cases of pipeline_side.py run in turns, the order changes with every round, and
 their results must be equal. The figures are medians; the first round warms up and does not count.
 linear: topics of several sizes become tables; records/s and the driver's memory should stay.
+`other_cpu_s` in a line is what else ran on the machine: if it is not small, the figures are noisy.
 The lines go to results/pipeline-TIME.json, the tables to results/pipeline-TIME.md.
 """
 
@@ -27,7 +28,7 @@ from typing import Any
 
 from contestants import BENCH, Chronik
 from pipeline_fill import CODECS, fill
-from process_tree import cpu_s, watched
+from process_tree import cpu_s, machine_cpu_s, watched
 from rich.console import Console
 from rich.table import Table
 
@@ -61,16 +62,20 @@ class Side:
             task["folder"] = str(Path(folder) / "table")
             assert self._process.stdin
             before, before_broker = cpu_s(self._process.pid), cpu_s(broker)
+            before_all = machine_cpu_s()
             with watched(self._process.pid) as memory:
                 print(json.dumps(task), file=self._process.stdin, flush=True)
                 line = self._answer()
+            ours, broker_s = cpu_s(self._process.pid) - before, cpu_s(broker) - before_broker
+            other = machine_cpu_s() - before_all - ours - broker_s
             size = sum(f.stat().st_size for f in Path(folder).rglob("*") if f.is_file())
         return line | {
             "side": self.kind,
             "case": case,
             "topic": topic,
-            "cpu_s": round(cpu_s(self._process.pid) - before, 2),
-            "broker_cpu_s": round(cpu_s(broker) - before_broker, 2),
+            "cpu_s": round(ours, 2),
+            "broker_cpu_s": round(broker_s, 2),
+            "other_cpu_s": round(other, 2),
             "driver_mb": round(memory.driver_mb),
             "workers_mb": round(memory.workers_mb),
             "table_mb": round(size / 1e6, 1),

@@ -39,6 +39,12 @@ def cpu_s(root: int) -> float:
     return sum(int(value) for one in fields for value in one[11:15]) / TICK
 
 
+def machine_cpu_s() -> float:
+    """What all processes together used, and what the host took away."""
+    fields = [int(value) for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / TICK
+
+
 def anonymous_mb(pid: int) -> float:
     """Memory that is not mapped files."""
     try:

@@ -64,7 +64,7 @@ class Log:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition))
             consumer.assign([TopicPartition(topic, partition, low)])
             while low < high:
-                for message in consumer.consume(1_000, 0.5):
+                for message in consumer.consume(min(1_000, high - low), 0.5):
                     assert message.error() is None
                     found.append((partition, message.offset(), message.key(), message.value()))
                     low = found[-1][1] + 1
