@@ -1,7 +1,7 @@
 """A partition on a simulated disk whose threads do nothing until they are told to."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,10 +17,11 @@ from chronik.model.errors import ErrorCode
 from chronik.model.topic_configs import TopicConfig
 from chronik.replica.state import Appended, Duplicate, ReplicaState
 from chronik.sim.disk import SimDisk
+
 from chronik.storage.log import Log
 from chronik.storage.segment import LogConfig, Storage
 from chronik.trace.tracer import OFF
-from chronik.wire.records import read_header, scan
+from chronik.wire.records import Buffer, read_header, scan
 
 Result = TypeVar("Result")
 
@@ -54,16 +55,52 @@ class StepDisk(Disk):
         self.jobs.pop(number)()
 
 
+class HandClock:
+    """Its durations are what the test says."""
+
+    def __init__(self) -> None:
+        self._passed_ms = 0
+
+    now_ms, now_ns = SystemClock().now_ms, SystemClock.now_ns
+
+    def advance(self, by_ms: int) -> None:
+        """Time passes."""
+        self._passed_ms += by_ms
+
+    def monotonic_ns(self) -> int:
+        return self._passed_ms * 1_000_000
+
+
+class SlowDisk(SimDisk):
+    """Each write takes that long."""
+
+    def __init__(self, clock: HandClock, write_ms: int) -> None:
+        super().__init__()
+        self._clock, self._write_ms = clock, write_ms
+
+    def pwritev(self, file: int, buffers: Sequence[Buffer], position: int) -> int:
+        self._clock.advance(self._write_ms)
+        return super().pwritev(file, buffers, position)
+
+
 class World:
     """A few partitions, one group commit, one disk."""
 
-    def __init__(self, partitions: int = 1, *, sync: bool = True, workers: int = 4) -> None:
+    def __init__(
+        self,
+        partitions: int = 1,
+        *,
+        sync: bool = True,
+        workers: int = 4,
+        write_ms: int = 0,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.fs = SimDisk()
+        self.clock = HandClock()
+        self.fs = SlowDisk(self.clock, write_ms)
         self.fs.mkdir("/topics")
         self.fs.fsync_dir("/")
         self.disk = StepDisk(self.loop, workers)
-        self.commit = GroupCommit(self.loop, self.disk, SystemClock())
+        self.commit = GroupCommit(self.loop, self.disk, self.clock)
         self.storage = Storage(self.fs)
         self.metrics = Metrics(1)
         self.partitions = [self.new_partition(n, sync=sync) for n in range(partitions)]

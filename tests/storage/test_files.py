@@ -19,6 +19,7 @@ from tests.storage.support import (
     run,
 )
 
+from chronik.broker.checkpoints import usable_offsets
 from chronik.sim.disk import PowerCutError, SimDisk
 from chronik.storage import checkpoints
 from chronik.storage.directory import (
@@ -93,6 +94,18 @@ def test_a_crash_while_a_checkpoint_is_written_leaves_the_old_or_the_new_one() -
         disk.crash(random.Random(seed))
         found = checkpoints.read_offsets(disk, "/data", checkpoints.LOG_STARTS)
         assert found in ([{"a-0": 2}] if done else [{"a-0": 1}, {"a-0": 2}])
+
+
+def test_watermarks_cost_no_sync_and_a_power_cut_leaves_old_new_or_none() -> None:
+    for seed in range(60):
+        disk = new_disk()
+        synced = disk.calls["fdatasync"] + disk.calls["fsync_dir"]
+        for offset in (1, 2):
+            checkpoints.write_offsets(disk, "/data", checkpoints.HIGH_WATERMARKS, {"a-0": offset})
+        assert disk.calls["fdatasync"] + disk.calls["fsync_dir"] == synced
+        disk.crash(random.Random(seed))
+        found = usable_offsets(disk, "/data", checkpoints.HIGH_WATERMARKS)
+        assert found in ({}, {"a-0": 1}, {"a-0": 2})
 
 
 def test_the_clean_shutdown_mark_is_taken_once() -> None:

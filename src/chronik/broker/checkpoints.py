@@ -5,6 +5,7 @@ must win.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 
 from chronik.broker.disk import Disk
@@ -13,10 +14,23 @@ from chronik.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    CorruptCheckpointError,
+    read_offsets,
     write_offsets,
 )
 from chronik.storage.directory import log_name
 from chronik.storage.fs import FileSystem
+
+log = logging.getLogger(__name__)
+
+
+def usable_offsets(fs: FileSystem, directory: str, kind: str) -> dict[str, int]:
+    """What a start may build on; a damaged file is as good as none, and costs time only."""
+    try:
+        return read_offsets(fs, directory, kind)
+    except CorruptCheckpointError as error:
+        log.warning("%s: this start takes longer, the file is written anew", error)
+        return {}
 
 
 class Checkpoints:

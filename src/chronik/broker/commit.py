@@ -246,7 +246,7 @@ class GroupCommit:
         for outcome in outcomes:
             self._settle(outcome)
             self.release(outcome.partition)
-            if outcome.duration_us > limits.WRITE_ON_LOOP_US_MAX and not outcome.write.synced:
+            if _is_slow(outcome):
                 pause_ns = limits.WRITE_ON_LOOP_PAUSE_MS * 1_000_000
                 self._threads_until_ns = self._clock.monotonic_ns() + pause_ns
 
@@ -275,6 +275,16 @@ class GroupCommit:
             _HELP.get(number or 0, "check the disk; writes are tried again as they come"),
             exc_info=None if isinstance(error, OSError) else error,
         )
+
+
+def _is_slow(outcome: _Outcome) -> bool:
+    """Whether the next write like this one, done by the event loop, would hold it up."""
+    write = outcome.write
+    # What creates files or syncs is slow by its nature, and says nothing of the others.
+    if write.synced or not write.is_plain:
+        return False
+    expected_us = write.size // limits.WRITE_ON_LOOP_BYTES_PER_US
+    return outcome.duration_us > limits.WRITE_ON_LOOP_US_MAX + expected_us
 
 
 def _execute(operation: Maintenance, after: Callable[[], None] | None) -> None:

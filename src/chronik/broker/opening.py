@@ -9,7 +9,14 @@ from chronik.cluster.image import Topic
 from chronik.replica.producers import ProducerEntry, ProducerTable, SequencedBatch
 from chronik.storage import producer_snapshot
 from chronik.storage.directory import delete_log_directory, log_name
-from chronik.storage.fs import FileSystem, join, parent, read_whole, write_atomically
+from chronik.storage.fs import (
+    FileSystem,
+    join,
+    parent,
+    read_whole,
+    unlink_if_present,
+    write_all,
+)
 from chronik.storage.log import Log
 from chronik.storage.recovery import RecoveryReport, recover
 from chronik.storage.segment import LogConfig, Storage
@@ -28,11 +35,22 @@ class Opened(NamedTuple):
 
 
 def make_directory(fs: FileSystem, directory: str, topic_id: bytes) -> None:
-    """The directory of a new partition, durable with its topic id."""
+    """The directory of a new partition, durable with its topic id.
+
+    All is made before the first sync, so that a journaling file system commits once. Torn by a
+    power cut it belongs to no topic, and nothing is in it yet.
+    """
     with suppress(FileExistsError):  # an earlier attempt failed half-way
         fs.mkdir(directory)
-    content = f"version: 0\ntopic_id: {topic_id.hex()}\n"
-    write_atomically(fs, join(directory, PARTITION_METADATA), [content.encode()])
+    path = join(directory, PARTITION_METADATA)
+    unlink_if_present(fs, path)
+    file = fs.create(path)
+    try:
+        write_all(fs, file, [f"version: 0\ntopic_id: {topic_id.hex()}\n".encode()], 0)
+        fs.fdatasync(file)
+    finally:
+        fs.close(file)
+    fs.fsync_dir(directory)
     fs.fsync_dir(parent(directory))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from chronik.broker.checkpoints import Checkpoints
+from chronik.broker.checkpoints import Checkpoints, usable_offsets
 from chronik.broker.clock import Clock
 from chronik.broker.commit import GroupCommit
 from chronik.broker.controller import Controller
@@ -27,7 +27,6 @@ from chronik.storage.checkpoints import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     mark_clean_shutdown,
-    read_offsets,
     take_clean_shutdown,
 )
 from chronik.storage.data_dir import DataDir
@@ -165,8 +164,8 @@ class Partitions:
         self._image = image
         self._base = base_config(image.layers(parts.node_id, parts.static))
         clean = self._was_clean = take_clean_shutdown(fs, parts.data_dir.path)
-        points = read_offsets(fs, parts.data_dir.path, RECOVERY_POINTS)
-        self._watermarks = read_offsets(fs, parts.data_dir.path, HIGH_WATERMARKS)
+        points = usable_offsets(fs, parts.data_dir.path, RECOVERY_POINTS)
+        self._watermarks = usable_offsets(fs, parts.data_dir.path, HIGH_WATERMARKS)
         await parts.disk.run(lambda: sweep_deleted(fs, topics_dir))
         present = set(await parts.disk.run(lambda: log_directories(fs, topics_dir)))
         wanted = [

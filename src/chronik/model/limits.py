@@ -32,8 +32,10 @@ TRACE_EVENTS_QUEUED_MAX = 262_144
 WRITE_ON_LOOP_BYTES_MAX = 4 * 1024 * 1024
 """An unsynced write up to this size is done by the event loop itself: about a millisecond."""
 WRITE_ON_LOOP_US_MAX = 10_000
+WRITE_ON_LOOP_BYTES_PER_US = 100
 WRITE_ON_LOOP_PAUSE_MS = 1_000
-"""After an unsynced write that took longer, disk threads do them for this long."""
+"""After an unsynced write that took longer, at this many bytes per microsecond on top, disk threads
+do them for this long."""
 OPEN_SEGMENT_FILES_MAX = 4_096
 """Segment files held open at once; the least recently used is closed first."""
 RECORD_ERRORS_MAX = 1_000

@@ -76,13 +76,17 @@ def read_lines(fs: FileSystem, path: str, kind: str) -> list[str] | None:
 def write_offsets(
     fs: FileSystem, data_directory: str, kind: str, offsets: Mapping[str, int]
 ) -> None:
-    """Writes one offset per log; `kind` is the file's name too."""
+    """Writes one offset per log; `kind` is the file's name too.
+
+    The watermarks are not synced: they change all the time, each sync would hold up the writes of
+    the logs, and a start without them only asks the leaders for more.
+    """
     lines = [f"{name} {offset}" for name, offset in sorted(offsets.items())]
-    write_lines(fs, join(data_directory, kind), kind, lines)
+    write_lines(fs, join(data_directory, kind), kind, lines, sync=kind != HIGH_WATERMARKS)
 
 
 def read_offsets(fs: FileSystem, data_directory: str, kind: str) -> dict[str, int]:
-    """One offset per log; empty where there is no file."""
+    """One offset per log; empty where there is no file. CorruptCheckpointError if damaged."""
     lines = read_lines(fs, join(data_directory, kind), kind) or []
     return {name: int(offset) for name, _, offset in (line.rpartition(" ") for line in lines)}
 
