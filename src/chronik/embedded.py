@@ -115,7 +115,7 @@ class _Host:
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _serve(self) -> None:
-        from chronik.node import running  # noqa: PLC0415 - the heavy part, see above
+        from chronik.node.node import running  # noqa: PLC0415 - the heavy part, see above
 
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         async with running(self._settings) as node:

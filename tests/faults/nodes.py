@@ -17,7 +17,7 @@ import pytest
 from tests.clients.batches import Batch
 
 from chronik.model.settings import NodeSettings
-from chronik.node import Node
+from chronik.node.node import Node
 from chronik.storage.fs import RealFileSystem
 from chronik.wire.apis import ADVERTISED, ApiKey
 from chronik.wire.codec import decode, encode

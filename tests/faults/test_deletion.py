@@ -9,7 +9,7 @@ from tests.faults.nodes import Client, FaultyFiles, node_on, produce_request, ru
 
 from chronik.broker.maintenance import Maintenance
 from chronik.model.errors import ErrorCode
-from chronik.node import Node
+from chronik.node.node import Node
 
 pytestmark = pytest.mark.integration
 

@@ -324,7 +324,7 @@ def test_a_batch_waiting_for_a_slow_disk_is_answered_after_its_client_left(tmp_p
             await leaver.close()
             assert (await client.produce("t", b"next")).error_code == 0
             assert (await client.fetch("t")).high_watermark == 2
-            assert node._budget.used == 0
+            assert node._listener.budget.used == 0
             await client.close()
 
     run(scenario)

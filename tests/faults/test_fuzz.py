@@ -22,7 +22,7 @@ from chronik.broker.sessions import Sessions
 from chronik.model.errors import ErrorCode
 from chronik.net.connection import Connection
 from chronik.net.peers import PeerLinks
-from chronik.node import Node
+from chronik.node.node import Node
 from chronik.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from chronik.wire.messages.unregister_broker import UnregisterBrokerRequest
 

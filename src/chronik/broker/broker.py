@@ -1,4 +1,4 @@
-"""What handlers see of a node: its parts, each built once by `node.py`."""
+"""What handlers see of a node: its parts, each built once by `node/building.py`."""
 
 import asyncio
 import secrets

@@ -198,7 +198,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 async def _serve(settings: NodeSettings) -> None:
-    from chronik.node import running
+    from chronik.node.node import running
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -226,7 +226,7 @@ async def _serve(settings: NodeSettings) -> None:
 
 
 def _complain(error: BaseException, settings: NodeSettings) -> None:
-    from chronik.node import ListenError
+    from chronik.node.listening import ListenError
     from chronik.storage.data_dir import DataDirError
     from chronik.storage.raft_store import RaftStoreDamaged
 

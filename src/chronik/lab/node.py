@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from chronik.lab.faults import FAULTS
 from chronik.lab.seams import DEFECTS
 from chronik.model.settings import NodeSettings
-from chronik.node import Node
+from chronik.node.node import Node
 from chronik.storage.fs import FileSystem, RealFileSystem
 
 
