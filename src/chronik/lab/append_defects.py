@@ -8,6 +8,7 @@ from typing import Any
 from chronik.broker import partitions
 from chronik.broker.partition import Partition
 from chronik.handlers import produce
+from chronik.handlers.produce_results import Result
 from chronik.lab.replacing import replace
 from chronik.model.errors import ErrorCode
 from chronik.replica.producers import ProducerTable
@@ -59,14 +60,14 @@ def offset_race() -> None:
     append = produce._append
     awaits_s = itertools.cycle(AWAITS_S)
 
-    def racing(answer: Any, wanted: Any, now_ms: int) -> None:
+    def racing(answer: Any, wanted: Any, now_ms: int, *, waited: bool = False) -> None:
         broker = answer.broker
         found, _ = broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
         if found is None or not found.state.is_leader:
-            append(answer, wanted, now_ms)
+            append(answer, wanted, now_ms, waited=waited)
             return
         next_offset = found.state.next_offset
-        answer._open += 1
+        answer.hold()
         broker.spawn(later(answer, wanted, now_ms, found.state, next_offset))
 
     async def later(
@@ -77,9 +78,7 @@ def offset_race() -> None:
         append(answer, wanted, now_ms)
         state.next_offset = state.log_end
         state.log_end = max(log_end, state.log_end)
-        answer._open -= 1
-        if answer._open == 0:
-            answer._send()
+        answer.settle()
 
     replace(produce, "_append", racing)
 
@@ -117,13 +116,13 @@ def double_partition_state() -> None:
 
 def error_as_success() -> None:
     """Any error of a partition is answered as success, with base offset -1."""
-    fail = produce._Result.fail
+    fail = Result.fail
 
     def forgotten(self: Any, code: ErrorCode, message: str) -> None:
         fail(self, code, message)
         self.code, self.message = ErrorCode.NONE, None
 
-    replace(produce._Result, "fail", forgotten)
+    replace(Result, "fail", forgotten)
 
 
 def duplicate_on_retry() -> None:
@@ -137,21 +136,19 @@ def reordered_batches() -> None:
     append = produce._append
     count = 0
 
-    def overtaken(answer: Any, wanted: Any, now_ms: int) -> None:
+    def overtaken(answer: Any, wanted: Any, now_ms: int, *, waited: bool = False) -> None:
         nonlocal count
         count += 1
         if count % HELD_BACK_EVERY:
-            append(answer, wanted, now_ms)
+            append(answer, wanted, now_ms, waited=waited)
         else:
-            answer._open += 1
+            answer.hold()
             answer.broker.spawn(later(answer, wanted, now_ms))
 
     async def later(answer: Any, wanted: Any, now_ms: int) -> None:
         await asyncio.sleep(HELD_BACK_S)
         append(answer, wanted, now_ms)
-        answer._open -= 1
-        if answer._open == 0:
-            answer._send()
+        answer.settle()
 
     replace(produce, "_append", overtaken)
 
@@ -172,16 +169,16 @@ def ack_before_replication() -> None:
 
 def no_forwarding() -> None:
     """What another node leads is refused."""
-    find = produce._Answer.find
+    find = produce._find
 
-    def refusing(self: Any, wanted: Any) -> Partition | None:
-        partition, _ = self.broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
+    def refusing(answer: Any, wanted: Any, *, waited: bool) -> Partition | None:
+        partition, _ = answer.broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
         if partition is not None and not partition.state.is_leader:
-            self.refuse(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER, "another node leads it")
+            answer.refuse(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER, "another node leads it")
             return None
-        return find(self, wanted)
+        return find(answer, wanted, waited=waited)
 
-    replace(produce._Answer, "find", refusing)
+    replace(produce, "_find", refusing)
 
 
 DEFECTS: dict[str, Callable[[], None]] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chronik.broker import replication
-from chronik.handlers import produce
+from chronik.handlers.produce_answer import Answer
 from chronik.lab.replacing import replace
 from chronik.storage.fs import FileSystem, RealFileSystem
 from chronik.wire.records import Buffer
@@ -42,7 +42,7 @@ def paused_replication(fs: FileSystem, data: str) -> FileSystem:
 
 def lost_answers(fs: FileSystem, data: str) -> FileSystem:
     """Some answers to Produce are lost with their connection: the client sends again."""
-    send = produce._Answer._send
+    send = Answer._send
     count = 0
 
     def losing(self: Any) -> None:
@@ -56,7 +56,7 @@ def lost_answers(fs: FileSystem, data: str) -> FileSystem:
         else:
             send(self)
 
-    replace(produce._Answer, "_send", losing)
+    replace(Answer, "_send", losing)
     return fs
 
 
