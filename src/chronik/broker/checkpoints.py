@@ -59,11 +59,12 @@ class Checkpoints:
 
     async def _write(self, files: Mapping[str, Mapping[str, int]]) -> None:
         while self._writing is not None and not self._writing.done():
-            await asyncio.wait((self._writing,))  # also one that nobody waits for any more
+            # Also one that nobody waits for any more; where it fails, this one has what it had.
+            await asyncio.wait((self._writing,))
 
         def write() -> None:
             for kind, offsets in files.items():
                 write_offsets(self._fs, self._directory, kind, offsets)
 
-        self._writing = asyncio.ensure_future(self._disk.run(write))
+        self._writing = self._disk.submit(write)
         await asyncio.shield(self._writing)

@@ -6,6 +6,7 @@ of them. An image is never changed in place; whoever keeps an old one has a cons
 """
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from chronik.broker.disk import Disk
 from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
 from chronik.broker.pending import NotLeaderError, Pending
+from chronik.broker.raft_writer import RaftWriter
 from chronik.broker.sessions import Sessions
 from chronik.cluster.apply import apply, restore, snapshot
 from chronik.cluster.command_codec import decode_value, encode_value
@@ -21,7 +23,6 @@ from chronik.cluster.commands import BrokerHeartbeat, Command, ControllerSetting
 from chronik.cluster.decide import decide
 from chronik.cluster.image import EMPTY, ClusterImage
 from chronik.cluster.records import decode_all, encode_all
-from chronik.model.limits import METADATA_SAVE_RETRY_S
 from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.core import RaftNode, Ready
 from chronik.raft.messages import ConfChange, ConfState, EntryType, Position, VoteResponse
@@ -76,8 +77,8 @@ class Controller:
     ) -> None:
         self.image: ClusterImage = EMPTY
         self.sessions = Sessions()
-        self._disk = disk
         self._store = store
+        self._writer = RaftWriter(disk, store)
         self._raft = raft
         self._settings = settings
         self._peers = peers
@@ -85,7 +86,6 @@ class Controller:
         self._deciding = asyncio.Lock()
         self._work = asyncio.Event()
         self._applied_term = 0
-        self._saving: asyncio.Future[None] | None = None
         self._leader_heard: tuple[int, float] | None = None
         """The node that led last, and when a message of it came last."""
         self.is_returning = False
@@ -252,17 +252,14 @@ class Controller:
 
     async def _ask(self, leader: int, command: bytes, timeout_s: float) -> memoryview:
         """Gives up when another node leads: the one that was asked may hang."""
-        call = self._loop.create_task(
-            self._peers.call(leader, PeerApi.CONTROLLER_COMMAND, 0, [command], timeout_s)
-        )
         try:
-            with self._pending.leader_change() as changed:
-                await asyncio.wait((call, changed), return_when=asyncio.FIRST_COMPLETED)
-            if not call.done():
-                raise PeerUnavailableError(f"node {leader} leads no longer", sent=True)
-            return call.result()
-        finally:
-            call.cancel()
+            async with asyncio.timeout(None) as patience:
+                with self._pending.on_leader_change(lambda: patience.reschedule(0)):
+                    return await self._peers.call(
+                        leader, PeerApi.CONTROLLER_COMMAND, 0, [command], timeout_s
+                    )
+        except TimeoutError as error:
+            raise PeerUnavailableError(f"node {leader} leads no longer", sent=True) from error
 
     async def _image_at(self, version: int, deadline: float) -> None:
         """Waits until this node has seen what the leader had when it answered."""
@@ -303,10 +300,12 @@ class Controller:
         """Another node decides from now on, so that nobody waits for an election timeout."""
         if (target := self._raft.best_successor() if target is None else target) is None:
             return
-        with self._pending.leader_change() as changed:
+        changed = asyncio.Event()
+        with self._pending.on_leader_change(changed.set), contextlib.suppress(TimeoutError):
             self._raft.transfer_leadership(target)
             self._work.set()
-            await asyncio.wait((changed,), timeout=timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await changed.wait()
 
     # -- driving Raft
 
@@ -329,7 +328,7 @@ class Controller:
         while raft.has_ready():
             ready = raft.ready()
             if ready.hard_state is not None or ready.entries or ready.snapshot is not None:
-                await self._save(ready)
+                await self._writer.save(ready)
             for message in ready.messages:
                 if self.is_returning and isinstance(message, VoteResponse) and message.granted:
                     continue
@@ -340,35 +339,12 @@ class Controller:
                 self._role_changed()
         if raft.applied - raft.snapshot_index > SNAPSHOT_EVERY_ENTRIES:
             taken = raft.take_snapshot(encode_all(snapshot(self.image)))
-            await self._disk.run(lambda: self._store.compact(taken))
+            await self._writer.compact(taken)
             raft.compact(taken)
-
-    async def _save(self, ready: Ready) -> None:
-        """Nothing is decided on what is not durable: a full disk is waited for."""
-        told = False
-        while True:
-            self._saving = asyncio.ensure_future(
-                self._disk.run(
-                    lambda: self._store.save(ready.hard_state, ready.entries, ready.snapshot)
-                )
-            )
-            try:
-                await asyncio.shield(self._saving)
-            except OSError as error:
-                if self._store.is_failed:
-                    # After a failed sync nobody knows what the disk has: only a restart reads it.
-                    raise
-                if not told:
-                    log.error("cannot write the metadata log, trying on: %s", error)  # noqa: TRY400
-                    told = True
-                await asyncio.sleep(METADATA_SAVE_RETRY_S)
-            else:
-                return
 
     async def saved(self) -> None:
         """Waits for a write that is with the disk; the store may be closed after that."""
-        if self._saving is not None:
-            await asyncio.wait((self._saving,))
+        await self._writer.settled()
 
     def _role_changed(self) -> None:
         self._pending.leader_changed(self.leader_id, self._raft.term)

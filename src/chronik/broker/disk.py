@@ -43,8 +43,8 @@ class Disk:
 
         self._jobs.put(job)
 
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """Runs `work` in a thread and waits for it."""
+    def submit(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
+        """Runs `work` in a thread; the future has its result, also where nobody waits any more."""
         future: asyncio.Future[Result] = self._loop.create_future()
 
         def done(outcome: Result | BaseException) -> None:
@@ -56,7 +56,11 @@ class Disk:
                 future.set_result(outcome)
 
         self.start(work, done)
-        return await future
+        return future
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Runs `work` in a thread and waits for it."""
+        return await self.submit(work)
 
     def close(self) -> None:
         """Lets the queued work finish and ends the threads."""

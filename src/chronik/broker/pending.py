@@ -27,7 +27,7 @@ class Pending:
         self._confirmations: dict[bytes, asyncio.Future[None]] = {}
         self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
         self._images: list[tuple[int, asyncio.Future[None]]] = []
-        self._leaders: set[asyncio.Future[None]] = set()
+        self._leaders: dict[object, Callable[[], None]] = {}
         self._watchers: list[Callable[[int, int], None]] = []
 
     @contextmanager
@@ -80,14 +80,14 @@ class Pending:
         self._images = waiting
 
     @contextmanager
-    def leader_change(self) -> Iterator[asyncio.Future[None]]:
-        """Done when another node leads, or this one does."""
-        changed: asyncio.Future[None] = self._loop.create_future()
-        self._leaders.add(changed)
+    def on_leader_change(self, changed: Callable[[], None]) -> Iterator[None]:
+        """Has `changed` called, once, when another node leads, or this one does."""
+        key = object()
+        self._leaders[key] = changed
         try:
-            yield changed
+            yield
         finally:
-            self._leaders.discard(changed)
+            self._leaders.pop(key, None)
 
     def watch_leader(self, watcher: Callable[[int, int], None]) -> None:
         """Has the watcher called with leader and term, at every change."""
@@ -97,6 +97,6 @@ class Pending:
         """Tells all of them."""
         for watcher in self._watchers:
             watcher(leader, term)
-        for changed in self._leaders:
-            if not changed.done():
-                changed.set_result(None)
+        leaders, self._leaders = self._leaders, {}
+        for changed in leaders.values():
+            changed()
