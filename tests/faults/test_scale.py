@@ -19,6 +19,8 @@ from tests.faults.nodes import (
 )
 from tests.servers import HOST, Chronik
 
+from chronik.model.limits import IN_FLIGHT_BYTES_MAX, REQUEST_BYTES_MAX
+
 pytestmark = pytest.mark.integration
 
 MIB = 2**20
@@ -137,3 +139,37 @@ def test_fm59_two_thousand_idle_connections_cost_nothing(
     if not is_soak(request.config):
         pytest.skip("a long run: --soak")
     idle_connections(tmp_path, 2000, 32 * 1024)
+
+
+def test_fm17_unfinished_requests_of_many_clients_are_bounded(tmp_path: Path) -> None:
+    """Each announces the largest request there is and sends a little of it, ever so slowly."""
+    count, begun = 400, 32 * 1024
+    server = Chronik(tmp_path)
+    server.start()
+
+    async def serves(offset: int) -> None:
+        client = await Client.connect(server.port)
+        await client.create("t")
+        assert (await client.produce("t", b"%d" % offset)).error_code == 0
+        assert (await client.fetch("t")).high_watermark == offset + 1
+        await client.close()
+
+    try:
+        run(lambda: serves(0))
+        before = resident_bytes(server.pid)
+        with contextlib.ExitStack() as stack:
+            slow = [
+                stack.enter_context(socket.create_connection((HOST, server.port)))
+                for _ in range(count)
+            ]
+            for one in slow:
+                one.sendall(REQUEST_BYTES_MAX.to_bytes(4, "big") + bytes(begun))
+            for one in slow:
+                one.sendall(b"x")
+            run(lambda: serves(1))
+            memory = resident_bytes(server.pid) - before
+            print(f"{count} unfinished requests: {memory / MIB:.0f} MiB")  # noqa: T201
+            assert memory < IN_FLIGHT_BYTES_MAX // 4 + count * 4 * begun
+        run(lambda: serves(2))
+    finally:
+        server.stop()

@@ -75,9 +75,10 @@ class FakeListener:
         self.clock: Clock = SystemClock()
         self.budget = budget if budget is not None else Budget()
         self.receive_buffer = memoryview(bytearray(size))
-        self.frame_pool = FramePool()
+        self.frame_pool = FramePool(self.budget)
         self.connections: list[Connection] = []
         self.refused: list[int] = []
+        self.dropped: list[int] = []
         self.internal = False
         self.connections_max = 1000
 
@@ -91,6 +92,9 @@ class FakeListener:
 
     def refused_frame(self, peer: Peer, size: int) -> None:
         self.refused.append(size)
+
+    def dropped_frame(self, peer: Peer, size: int) -> None:
+        self.dropped.append(size)
 
     def connect(self) -> tuple[Connection, FakeTransport]:
         connection, transport = Connection(self), FakeTransport()

@@ -1,7 +1,11 @@
 """Frames, the order of answers, and the brakes of one connection, without a socket."""
 
+import asyncio
+import random
+from itertools import chain
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.net.kit import Calls, FakeListener, answers, feed, framed, request
 
@@ -239,6 +243,83 @@ def test_fm62_whatever_comes_and_goes_nobody_waits_for_ever(
     assert all(transport.is_reading() for _, transport in clients)
     assert listener.budget.used == 0
     assert len(listener.router.calls) == sent
+
+
+def test_fm17_a_thousand_clients_that_send_a_huge_frame_byte_by_byte_hold_little() -> None:
+    """The node has memory for their bytes, not for their announcements, and serves the others."""
+    budget = Budget(limits.IN_FLIGHT_BYTES_MAX // 4)
+    listener = FakeListener(budget=budget)
+    slow = [listener.connect() for _ in range(1000)]
+    for connection, _ in slow:
+        feed(connection, limits.REQUEST_BYTES_MAX.to_bytes(4, "big"))
+    for _ in range(20):
+        for connection, _ in slow:
+            feed(connection, b"x")
+    assert all(transport.is_reading() for _, transport in slow)
+    held = sum(connection.held for connection, _ in slow)
+    assert budget.used == budget.arriving == held < budget.limit // 2
+    other, transport = listener.connect()
+    feed(other, framed(request(0)))
+    assert transport.is_reading()
+    assert len(listener.router.calls) == 1
+    for connection, _ in slow:
+        connection.connection_lost(None)
+    assert budget.arriving == 0
+
+
+def test_fm62_a_frame_that_never_ends_is_dropped_where_others_wait_for_its_memory() -> None:
+    async def scenario() -> None:
+        listener = FakeListener(budget=Budget(100_000, turn_s=0.01))
+        stuck, first = listener.connect()
+        honest, second = listener.connect()
+        feed(stuck, (90_000).to_bytes(4, "big") + b"x" * 5000)
+        feed(honest, (60_000).to_bytes(4, "big") + b"y" * 5000)
+        assert not second.is_reading(), "the first has the turn"
+        while not first.aborted:  # noqa: ASYNC110 - a timer of the budget's own
+            await asyncio.sleep(0.001)
+        stuck.connection_lost(None)
+        assert listener.dropped == [90_000]
+        assert second.is_reading()
+        feed(honest, b"y" * 55_000)
+        assert listener.router.frames == [b"y" * 60_000]
+
+    asyncio.run(scenario())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 120_000), min_size=1, max_size=3), min_size=1, max_size=6),
+    st.randoms(use_true_random=False),
+)
+def test_fm62_frames_in_pieces_all_become_whole_within_the_budget(
+    wanted: list[list[int]], rng: random.Random
+) -> None:
+    """Whatever the sizes and the order: somebody can always go on, and memory stays bounded."""
+
+    async def scenario() -> None:
+        budget = Budget(160_000, turn_s=1000)
+        listener = FakeListener(budget=budget)
+        streams = [bytearray(framed(*map(bytes, sizes))) for sizes in wanted]
+        clients = [(*listener.connect(), stream) for stream in streams]
+        while any(streams):
+            able = [one for one in clients if one[2] and one[1].is_reading()]
+            assert able, "everybody waits"
+            connection, _, unsent = rng.choice(able)
+            size = min(len(unsent), rng.choice((3, 1000, 20_000)), len(connection.get_buffer(-1)))
+            feed(connection, bytes(unsent[:size]))
+            del unsent[:size]
+            assert budget.arriving <= budget.limit // 2 + 2 * 120_000 + len(clients) * 16_384
+            for call in listener.router.calls:
+                if call.answer is None and rng.random() < 0.7:
+                    call.reply((b"",))
+            if not any(one[2] and one[1].is_reading() for one in clients):
+                for call in listener.router.calls:
+                    if call.answer is None:
+                        call.reply((b"",))
+        assert sorted(map(len, listener.router.frames)) == sorted(chain(*wanted))
+        assert budget.arriving == 0
+
+    asyncio.run(scenario())
 
 
 def test_a_client_too_many_is_turned_away() -> None:

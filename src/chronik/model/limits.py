@@ -6,6 +6,8 @@ CONNECTIONS_MAX = 10_000
 """Open client connections of one node; a further one is closed at once and counted."""
 IN_FLIGHT_BYTES_MAX = 512 * 1024 * 1024
 """Request bytes held by one node; above it no socket is read until some are released."""
+FRAME_TURN_S = 10
+"""Where unfinished requests hold half of that, one at a time has this long for its rest."""
 IN_FLIGHT_BYTES_PER_CONNECTION_MAX = 128 * 1024 * 1024
 IN_FLIGHT_REQUESTS_PER_CONNECTION_MAX = 1_000
 RESPONSE_BYTES_QUEUED_PER_CONNECTION_MAX = 64 * 1024 * 1024
@@ -19,6 +21,8 @@ FETCH_BYTES_MAX = 55 * 1024 * 1024
 """One Fetch answer, as Kafka's fetch.max.bytes of a broker."""
 FETCH_SESSIONS_MAX = 1_000
 FETCH_WAIT_MS_MAX = 3_600_000
+POLLS_AT_ONCE_US = 1_000
+"""Woken long polls are answered for so long, then whatever came in meanwhile has its turn."""
 WATERMARK_NEWS_MS = 3
 """A follower learns of a moved watermark at the latest after this time, if no data comes first."""
 PRODUCERS_PER_PARTITION_MAX = 10_000

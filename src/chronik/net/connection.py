@@ -43,6 +43,9 @@ class Host(Protocol):
     def refused_frame(self, peer: Peer, size: int) -> None:
         """A client announced a frame that cannot be."""
 
+    def dropped_frame(self, peer: Peer, size: int) -> None:
+        """A client did not send the rest of a frame while others waited for its memory."""
+
 
 class Connection(asyncio.BufferedProtocol):
     """Reads frames, hands them to the listener's router, writes answers in request order."""
@@ -56,6 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         "_stopped",
         "_transport",
         "_write_paused",
+        "held",
         "peer",
     )
 
@@ -68,6 +72,8 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._stopped = False
         self._write_paused = False
+        self.held = 0
+        """What the budget was told of the frame under way."""
         self.peer = Peer("", 0, "", 0)
 
     # -- the socket's side
@@ -87,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         """Forgets what nobody will read any more; appends under way go on."""
         self._transport = None
         self._reader.forget()
+        self._listener.budget.hold(self, 0)
         for call in self._calls:
             if call.answer is None:
                 self._listener.budget.release(call.size)
@@ -109,6 +116,8 @@ class Connection(asyncio.BufferedProtocol):
         except FrameError as error:
             self._listener.refused_frame(self.peer, error.size)
             self._hang_up()
+        if self._reader.held != self.held:
+            self._listener.budget.hold(self, self._reader.held)
         self._throttle()
 
     def pause_writing(self) -> None:
@@ -159,15 +168,16 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused:
             self.unthrottle()
 
-    # -- back-pressure: not reading is the only brake, nothing is dropped
+    # -- back-pressure: not reading is the brake; only a frame that never ends is dropped
 
     def _must_wait(self) -> bool:
+        budget = self._listener.budget
         return (
             self._stopped
             or self._write_paused
             or self._queued_bytes > limits.IN_FLIGHT_BYTES_PER_CONNECTION_MAX
             or len(self._calls) > limits.IN_FLIGHT_REQUESTS_PER_CONNECTION_MAX
-            or self._listener.budget.exceeded
+            or (budget.turn is not self and (budget.exceeded or (self.held > 0 and budget.crowded)))
         )
 
     def _throttle(self) -> None:
@@ -186,6 +196,11 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._paused = False
             self._transport.resume_reading()
+
+    def drop_frame(self) -> None:
+        """The frame under way is not whole in time, and others wait for its memory."""
+        self._listener.dropped_frame(self.peer, self._reader.frame_size)
+        self._hang_up()
 
     def stop_reading(self) -> None:
         """Takes no further requests; those under way are answered."""

@@ -3,7 +3,8 @@
 Bytes are received into a buffer that many connections share; whole frames are copied out of it, and
 a frame that is not whole yet gets a buffer of its own, into which the socket reads directly. So
 an idle connection costs no buffer, and each frame owns its bytes. Large buffers are used again:
-fresh memory costs the kernel more than the copy into it.
+fresh memory costs the kernel more than the copy into it. A buffer has room for what is announced
+only while the node has memory to spare; else it grows with what has arrived.
 """
 
 import struct
@@ -11,10 +12,13 @@ from collections import deque
 from collections.abc import Iterator
 
 from chronik.model import limits
+from chronik.net.budget import Budget
 
 _LENGTH = struct.Struct(">i")
 FRAME_STEP_BYTES = 4 * 1024 * 1024
 """A frame's buffer doubles from here as bytes arrive: a length alone allocates little."""
+SCARCE_STEP_BYTES = 16 * 1024
+"""The same where frames under way hold much already."""
 POOLED_BYTES_MIN = 128 * 1024
 POOLED_BYTES_MAX = 2 * 1024 * 1024
 POOLED_FRAMES_MAX = 8
@@ -31,12 +35,18 @@ class FrameError(ValueError):
 
 
 class FramePool:
-    """Large frames that are done with, for the next ones of about their size."""
+    """Buffers for frames; large ones that are done with are used for the next of their size."""
 
-    __slots__ = ("_frames",)
+    __slots__ = ("_budget", "_frames")
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget if budget is not None else Budget()
         self._frames: deque[bytearray] = deque(maxlen=POOLED_FRAMES_MAX)
+
+    def begin(self, size: int, begun: int) -> bytearray:
+        """The first buffer of a frame of this size, of which some bytes are here."""
+        step = FRAME_STEP_BYTES if self._budget.roomy else SCARCE_STEP_BYTES
+        return self.take(min(size, max(step, 2 * begun)))
 
     def give(self, frame: bytearray) -> None:
         """The request of this frame is answered; somebody may still look at its bytes."""
@@ -69,7 +79,16 @@ def _resized(frame: bytearray, size: int) -> bool:
 class FrameReader:
     """One stream. Ask `buffer` where to receive, then tell `received` how much came."""
 
-    __slots__ = ("_filled", "_frame", "_frame_size", "_large", "_pool", "_prefix", "_shared")
+    __slots__ = (
+        "_filled",
+        "_frame",
+        "_large",
+        "_pool",
+        "_prefix",
+        "_shared",
+        "frame_size",
+        "held",
+    )
 
     def __init__(self, shared: memoryview, pool: FramePool | None = None) -> None:
         self._shared = shared
@@ -78,12 +97,17 @@ class FrameReader:
         """The last frame was large: the next one probably is, and wants a buffer of its own."""
         self._prefix = b""
         self._frame: bytearray | None = None
-        self._frame_size = 0
         self._filled = 0
+        self.frame_size = 0
+        """What the last frame under way was announced to be."""
+        self.held = 0
+        """Bytes of the buffer of the frame under way; 0 where there is none."""
 
     def buffer(self) -> memoryview:
         """Where the next bytes go: the frame under way, or the buffer that all share."""
         if self._frame is not None:
+            if self._filled == self.held:
+                self._grow(self._frame)
             return memoryview(self._frame)[self._filled :]
         return self._shared[:LARGE_START_BYTES] if self._large else self._shared
 
@@ -93,18 +117,16 @@ class FrameReader:
             yield from self._cut(self._shared[:nbytes])
             return
         self._filled += nbytes
-        if self._filled == self._frame_size:
+        if self._filled == self.frame_size:
             frame, self._frame = self._frame, None
+            self.held = 0
             self._large = len(frame) >= POOLED_BYTES_MIN
             yield frame
-        elif self._filled == len(self._frame):
-            grown = bytearray(min(self._frame_size, 2 * len(self._frame)))
-            grown[: self._filled] = self._frame
-            self._frame = grown
 
     def forget(self) -> None:
         """The stream ended."""
         self._frame = None
+        self.held = 0
 
     def _cut(self, data: memoryview) -> Iterator[bytearray]:
         if self._prefix:
@@ -125,7 +147,14 @@ class FrameReader:
         self._prefix = bytes(data[position:])
 
     def _start(self, size: int, begun: memoryview) -> None:
-        self._frame = self._pool.take(min(size, max(FRAME_STEP_BYTES, 2 * len(begun))))
+        self._frame = self._pool.begin(size, len(begun))
         self._frame[: len(begun)] = begun
-        self._frame_size = size
+        self.held = len(self._frame)
+        self.frame_size = size
         self._filled = len(begun)
+
+    def _grow(self, full: bytearray) -> None:
+        """Not before the next read: a connection that must wait takes no more memory."""
+        self.held = min(self.frame_size, 2 * len(full))
+        self._frame = bytearray(self.held)
+        self._frame[: len(full)] = full

@@ -31,7 +31,7 @@ class Listener:
         self.clock = clock
         self.budget = budget
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self.frame_pool = FramePool()
+        self.frame_pool = FramePool(budget)
         self.connections: set[Connection] = set()
         self.refused_connections = 0
         self.refused_frames = 0
@@ -84,6 +84,18 @@ class Listener:
             peer,
             size,
             limits.REQUEST_BYTES_MAX,
+        )
+
+    def dropped_frame(self, peer: Peer, size: int) -> None:
+        """A client did not send the rest of a frame while others waited for its memory."""
+        self.refused_frames += 1
+        log.warning(
+            "closed %s: its request of %d bytes did not arrive within %d s, while unfinished "
+            "requests hold all the memory they may have (%d MiB)",
+            peer,
+            size,
+            limits.FRAME_TURN_S,
+            self.budget.limit // 2 >> 20,
         )
 
     def stop_accepting(self) -> None:
