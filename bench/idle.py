@@ -2,6 +2,7 @@
 
 Each connection has a long poll open on a topic where nothing happens. Beside them one producer has
 one request in flight on another topic: its latency must not grow with the number of those who wait.
+The last line says what 2,000 of them cost: at most 100 MiB, and no processor time to speak of.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import socket
 import statistics
 import struct
 import time
+from typing import NamedTuple
 
 from contestants import HOST, Chronik
 from processes import anonymous_bytes, cpu_seconds, say, wait_for_port
@@ -25,6 +27,7 @@ FETCH_VERSION, PRODUCE_VERSION = 12, 9
 WAIT_MS = 600_000
 SETTLE_SECONDS, IDLE_SECONDS = 1, 4
 PRODUCES, WARM_UP = 3_000, 500
+JUDGED, BYTES_MAX, CPU_MAX = 2_000, 100 << 20, 0.01
 NEVER_MS = -1
 """No timestamp: Kafka's own mark for it."""
 
@@ -90,7 +93,35 @@ def connect(port: int) -> socket.socket:
     return connection
 
 
-def measure(durability: str, count: int) -> str:
+class Row(NamedTuple):
+    """What a node with so many idle connections costs; milliseconds and microseconds of acks."""
+
+    connections: int
+    grown_bytes: int
+    idle_share: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.connections:>11} {self.grown_bytes / 2**20:>8.1f} {self.idle_share:>8.1%} "
+            f"{self.p50_ms:>8.3f} {self.p99_ms:>8.3f} {self.cpu_us:>8.0f}"
+        )
+
+
+def verdict(row: Row, alone: Row) -> str:
+    """One line: what the connections of a row cost, and whether that is within the bounds."""
+    cpu = max(0.0, row.idle_share - alone.idle_share)
+    kept = row.grown_bytes <= BYTES_MAX and cpu <= CPU_MAX
+    return (
+        f"{row.connections} idle connections cost {row.grown_bytes / 2**20:.0f} MiB "
+        f"({row.grown_bytes / row.connections / 1024:.1f} KiB each) and {cpu:.1%} of a processor: "
+        f"{'within' if kept else 'BEYOND'} {BYTES_MAX >> 20} MiB and {CPU_MAX:.0%}"
+    )
+
+
+def measure(durability: str, count: int) -> Row:
     """One row, on a fresh node."""
     with Chronik(durability).running() as (bootstrap, pids), contextlib.ExitStack() as stack:
         port = int(bootstrap.rpartition(":")[2])
@@ -110,10 +141,7 @@ def measure(durability: str, count: int) -> str:
         took = latencies(producer, PRODUCES)
         cpu = (cpu_seconds(pids) - cpu) / PRODUCES
     cuts = statistics.quantiles(took, n=100)
-    return (
-        f"{durability:>6} {count:>11} {grown / 2**20:>8.1f} {idle:>8.1%} {cuts[49]:>8.3f} "
-        f"{cuts[98]:>8.3f} {cpu * 1e6:>8.0f}"
-    )
+    return Row(count, grown, idle, cuts[49], cuts[98], cpu * 1e6)
 
 
 def main() -> None:
@@ -123,10 +151,15 @@ def main() -> None:
     parser.add_argument("--connections", type=int, nargs="+", default=[0, 500, 2000, 5000])
     asked = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(asked.connections) + 500), hard))
-    say("   how connections      MiB     idle   p50 ms   p99 ms   CPU us")
-    for count in asked.connections:
-        say(measure(asked.durability, count))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (min(hard, max(JUDGED, *asked.connections) + 500), hard)
+    )
+    say("connections      MiB     idle   p50 ms   p99 ms   CPU us")
+    rows: dict[int, Row] = {}
+    for count in sorted({0, JUDGED, *asked.connections}):
+        rows[count] = measure(asked.durability, count)
+        say(str(rows[count]))
+    say(verdict(rows[JUDGED], rows[0]))
 
 
 if __name__ == "__main__":

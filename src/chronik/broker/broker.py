@@ -14,6 +14,7 @@ from chronik.broker.disk import Disk
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
+from chronik.broker.long_polls import Turns
 from chronik.broker.metrics import ApiCounters, Metrics
 from chronik.broker.partitions import Partitions
 from chronik.broker.peering import PeerApi, Peers
@@ -59,6 +60,8 @@ class Broker:
     forwarding: Forwarding
     peers: Peers
     tasks: asyncio.TaskGroup
+    turns: Turns
+    """Of the long polls that were woken."""
     listener_name: str = "PLAINTEXT"
     unknown_topics: UnknownTopics = field(default_factory=UnknownTopics)
     _counters: dict[int, ApiCounters] = field(default_factory=dict)

@@ -7,11 +7,11 @@ proposal of unknown fate may yet be agreed to, so it counts, and is repeated, un
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 
 from chronik.broker.clock import Clock
 from chronik.broker.controller import Controller, ControllerUnavailableError
 from chronik.broker.partition import Partition
-from chronik.broker.partitions import Partitions
 from chronik.cluster.commands import AlterPartition, IsrChange
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
@@ -26,12 +26,18 @@ class IsrKeeper:
     """Watches the partitions that this node leads; one command at a time carries all proposals."""
 
     def __init__(
-        self, node_id: int, controller: Controller, partitions: Partitions, clock: Clock
+        self,
+        node_id: int,
+        controller: Controller,
+        partitions: Iterable[Partition],
+        clock: Clock,
+        layers: Callable[[], BrokerLayers],
     ) -> None:
         self._node_id = node_id
         self._controller = controller
         self._partitions = partitions
         self._clock = clock
+        self._layers = layers
         self._tasks: list[asyncio.Task[None]] = []
         self._proposals: dict[Partition, IsrChange] = {}
         self._work = asyncio.Event()
@@ -63,20 +69,24 @@ class IsrKeeper:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            lag_ms_max = _lag_ms_max(self._controller.image.layers(self._node_id, {}))
-            now_ms = self._clock.now_ms()
-            for partition in self._partitions:
-                state = partition.state
-                proposed = partition.isr_proposed is not None
-                if not state.is_leader or proposed:
-                    continue
-                # An idle partition is not fetched again: who could not join before may do so now.
-                self.follower_fetched(partition)
-                if partition.isr_proposed is not None or not state.maximal_isr:
-                    continue
-                leaving = state.must_leave_isr(now_ms, lag_ms_max)
-                if leaving:
-                    self._propose(partition, state.maximal_isr - leaving)
+            self.look()
+
+    def look(self) -> None:
+        """Proposes those to leave that have lagged for too long."""
+        lag_ms_max = int(str(effective("replica.lag.time.max.ms", self._layers())))
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
+            state = partition.state
+            proposed = partition.isr_proposed is not None
+            if not state.is_leader or proposed:
+                continue
+            # An idle partition is not fetched again: who could not join before may do so now.
+            self.follower_fetched(partition)
+            if partition.isr_proposed is not None or not state.maximal_isr:
+                continue
+            leaving = state.must_leave_isr(now_ms, lag_ms_max)
+            if leaving:
+                self._propose(partition, state.maximal_isr - leaving)
 
     def _propose(self, partition: Partition, others: set[int]) -> None:
         assigned = self._controller.image.partition(partition.topic, partition.index)
@@ -104,8 +114,12 @@ class IsrKeeper:
             self._work.clear()
             proposals, self._proposals = self._proposals, {}
             broker = self._controller.image.brokers.get(self._node_id)
-            if proposals and broker is not None:
+            if broker is not None:
                 await self._submit(proposals, broker.epoch)
+            else:
+                # Unregistered: whoever leads instead decides. What was proposed here is void.
+                for partition in proposals:
+                    self._settle(partition)
 
     async def _submit(self, proposals: dict[Partition, IsrChange], broker_epoch: int) -> None:
         command = AlterPartition(self._node_id, broker_epoch, tuple(proposals.values()))
@@ -131,7 +145,3 @@ class IsrKeeper:
         assigned = self._controller.image.partition(partition.topic, partition.index)
         if assigned is not None and partition.state.is_leader and not partition.gone:
             partition.assign(assigned, self._node_id, self._clock.now_ms())
-
-
-def _lag_ms_max(layers: BrokerLayers) -> int:
-    return int(str(effective("replica.lag.time.max.ms", layers)))

@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from chronik.broker.long_polls import LongPolls
 from chronik.broker.metrics import TopicCounters
 from chronik.broker.opening import make_directory, producers_writer
+from chronik.broker.topic_rules import batch_rules, log_config
 from chronik.broker.waiters import Waiters
 from chronik.cluster.image import PartitionState, Topic
 from chronik.model.errors import ErrorCode
@@ -18,10 +20,9 @@ from chronik.model.topic_configs import TopicConfig
 from chronik.replica.state import Appended, Duplicate, ReplicaState
 from chronik.storage.log import Log
 from chronik.storage.operations import Write
-from chronik.storage.segment import LogConfig, Read
+from chronik.storage.segment import Read
 from chronik.trace.events import EventKind
 from chronik.trace.tracer import Tracer
-from chronik.wire.validation import Rules
 
 if TYPE_CHECKING:
     from chronik.wire.records import BatchHeader
@@ -48,8 +49,10 @@ class Partition:
         "_pending",
         "_tracer",
         "_writing",
+        "_written_bytes",
         "busy",
         "checkpointed_at",
+        "committed_bytes",
         "committed_waiters",
         "config",
         "counters",
@@ -104,7 +107,7 @@ class Partition:
         self.committed_waiters = Waiters()
         self.start_waiters = Waiters()
         """For a log start that every replica of the ISR has on disk."""
-        self.fetch_waiters: dict[Callable[[], None], None] = {}
+        self.fetch_waiters = LongPolls()
         self.follower_waiters: dict[Callable[[], None], None] = {}
         self.leader_id = -1
         self.isr_size = 1
@@ -112,24 +115,18 @@ class Partition:
         """The other members of an ISR that is with the controller: they count already."""
         self._pending: list[Appended] = []
         self._writing: list[Appended] = []
+        self._written_bytes = 0
+        """Since the log was opened."""
+        self.committed_bytes = 0
+        """At most as many of them as are committed: those of the last time that all were."""
         self._tracer = tracer
 
     def configure(self, config: TopicConfig) -> None:
         """Takes the topic's configuration, at the start and whenever it changes."""
         self.config = config
         self.sync = config.fsync
-        self.rules = Rules(
-            max_message_bytes=config.max_message_bytes,
-            compacted=config.compacted,
-            log_append_time=config.log_append_time,
-            timestamp_before_ms_max=config.message_timestamp_before_max_ms,
-            timestamp_after_ms_max=config.message_timestamp_after_max_ms,
-        )
-        self.log.config = LogConfig(
-            segment_bytes=config.segment_bytes,
-            segment_ms=_segment_ms(config),
-            index_interval_bytes=config.index_interval_bytes,
-        )
+        self.rules = batch_rules(config)
+        self.log.config = log_config(config)
 
     def assign(self, assigned: PartitionState, node_id: int, now_ms: int) -> None:
         """Takes the role that the metadata gives it."""
@@ -214,6 +211,7 @@ class Partition:
         self.log.apply(write)
         end_offset = self._writing[-1].last_offset + 1
         self._writing = []
+        self._written_bytes += write.size
         moved = self.state.made_durable(end_offset)
         if self._tracer.on:
             self._trace_durable(duration_us, moved=moved)
@@ -259,11 +257,14 @@ class Partition:
         if self.isr_size < self.config.min_insync_replicas:
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self.committed_waiters.reached(self.state.high_watermark, code)
-        self.wake_fetches()
+        if self.state.high_watermark == self.state.durable_end:
+            self.committed_bytes = self._written_bytes
+        self.fetch_waiters.reached(self._written_bytes)
+        self._wake(self.follower_waiters)
 
     def wake_fetches(self) -> None:
-        """Long polls look again: new data, a new log start, or the partition's end."""
-        self._wake(self.fetch_waiters)
+        """Long polls look again: a new role, a new log start, or the partition's end."""
+        self.fetch_waiters.wake_all()
         self._wake(self.follower_waiters)
 
     def _wake(self, waiters: dict[Callable[[], None], None]) -> None:
@@ -384,10 +385,3 @@ class Partition:
             high_watermark=self.state.high_watermark,
             log_end=self.state.log_end,
         )
-
-
-def _segment_ms(config: TopicConfig) -> int:
-    """The active segment is never cleaned: it must end before the longest lag that is allowed."""
-    if not config.compacted:
-        return config.segment_ms
-    return min(config.segment_ms, config.max_compaction_lag_ms)

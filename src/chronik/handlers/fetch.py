@@ -6,8 +6,7 @@ client's rack, v11), KIP-516 (topic ids, v13). Followers serve what they know to
 Not done: transactions (every committed record is stable).
 """
 
-from asyncio import Handle, TimerHandle
-from collections.abc import Callable
+from asyncio import TimerHandle
 
 from chronik.broker.broker import Broker
 from chronik.broker.fetch_sessions import FetchContext, SessionError, key_of
@@ -58,7 +57,6 @@ class _Fetch:
     """One fetch from its first look to its answer."""
 
     __slots__ = (
-        "_again",
         "_broker",
         "_call",
         "_context",
@@ -71,6 +69,7 @@ class _Fetch:
         "_timer",
         "_tracing",
         "_waiting_on",
+        "_woken",
     )
 
     def __init__(
@@ -87,7 +86,8 @@ class _Fetch:
         """The node that replicates; -1 for consumers, whatever they say of themselves."""
         self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
-        self._again: Handle | None = None
+        self._woken = False
+        """True from the moment something moved to the next look."""
         self._soon: TimerHandle | None = None
         """When a follower is told of a watermark, if nothing else comes before."""
         self._tracing = broker.tracer.on
@@ -103,7 +103,7 @@ class _Fetch:
 
     def attempt(self) -> None:
         """Reads every partition; answers when that is enough, else waits for more."""
-        self._again = None
+        self._woken = False
         size, failed = self._read_all()
         request = self._request
         enough = size >= request.min_bytes or failed or self._is_empty()
@@ -112,6 +112,7 @@ class _Fetch:
             return
         if self._timer is None:
             self._wait()
+        self._wait_for(request.min_bytes - size)
         if self._follower >= 0 and self._soon is None and self._watermark_news():
             # New data may well be on its way: it takes the watermark along.
             delay_s = limits.WATERMARK_NEWS_MS / 1000
@@ -146,15 +147,30 @@ class _Fetch:
         else:
             self._waiting_on = self._found
         self._call.given_up = self._stop_waiting
-        for partition in self._waiting_on:
-            self._waiters(partition)[self._wake] = None
+        if self._follower >= 0:
+            for partition in self._waiting_on:
+                partition.follower_waiters[self._wake] = None
 
-    def _waiters(self, partition: Partition) -> dict[Callable[[], None], None]:
-        return partition.fetch_waiters if self._follower < 0 else partition.follower_waiters
+    def _wait_for(self, missing: int) -> None:
+        """A consumer's fetch is woken when one partition has its share of what is missing.
+
+        While none has, all of them together do not have enough.
+        """
+        if self._follower < 0:
+            share = -(-missing // max(1, len(self._waiting_on)))
+            for partition in self._waiting_on:
+                partition.fetch_waiters.add(partition.committed_bytes + share, self._wake)
 
     def _wake(self) -> None:
-        if self._again is None:
-            self._again = self._broker.loop.call_soon(self.attempt)
+        if not self._woken:
+            self._woken = True
+            # Acknowledgements wait for followers: they never queue behind consumers.
+            soon = self._broker.turns.soon if self._follower < 0 else self._broker.loop.call_soon
+            soon(self._look_again)
+
+    def _look_again(self) -> None:
+        if self._woken:  # else it was answered meanwhile
+            self.attempt()
 
     def _tell(self) -> None:
         size, _ = self._read_all()
@@ -162,21 +178,21 @@ class _Fetch:
 
     def _expired(self) -> None:
         size = 0
-        if self._follower < 0 or self._again is not None:
+        if self._follower < 0 or self._woken:
             size, _ = self._read_all()  # else nothing has moved since the last look
         self._answer(size)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._again is not None:
-            self._again.cancel()
+        self._woken = False
         if self._soon is not None:
             self._soon.cancel()
         if self._context.session is not None:
             self._context.session.pending = self._context.session.wake = None
         for partition in self._waiting_on:
-            self._waiters(partition).pop(self._wake, None)
+            partition.fetch_waiters.discard(self._wake)
+            partition.follower_waiters.pop(self._wake, None)
         self._waiting_on = []
 
     # -- reading

@@ -20,6 +20,7 @@ from chronik.broker.evidence import trace_controller
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
+from chronik.broker.long_polls import Turns
 from chronik.broker.metrics import Metrics
 from chronik.broker.partitions import Partitions, Parts
 from chronik.broker.producer_ids import ProducerIds
@@ -107,10 +108,11 @@ def build_broker(ground: Ground) -> Broker:
         producer_ids=ProducerIds(controller, node_id),
         coordinators=coordinators,
         recompression=Recompression(ground.loop, partitions),
-        isr=IsrKeeper(node_id, controller, partitions, clock),
+        isr=IsrKeeper(node_id, controller, partitions, clock, layers),
         peers=ground.peers,
         forwarding=Forwarding(ground.peers, ground.metrics, tracer, partitions.name_of),
         tasks=ground.tasks,
+        turns=Turns(ground.loop, clock),
         listener_name=LISTENER,
     )
 
