@@ -1,5 +1,7 @@
 """Broker configuration: what a node has, what can change while it runs, how it is described."""
 
+from pathlib import Path
+
 import pytest
 
 from chronik.model.broker_configs import (
@@ -106,3 +108,29 @@ def test_what_cannot_be_set_is_refused_with_the_reason(name: str, value: str) ->
     with pytest.raises(ConfigError, match="is supported"):
         validate_static({name: value})
     validate_static({name: str(broker_key(name).default)})
+
+
+SOURCE = Path(__file__).parents[2] / "src" / "chronik"
+KEPT_BY_DESIGN = {"file.delete.delay.ms", "flush.messages", "flush.ms"}
+"""Bounds from above on what is done at once; see their documentation."""
+
+
+def test_every_key_is_read_somewhere_or_says_why_it_is_fixed() -> None:
+    """Nothing is accepted and then ignored."""
+    files = [path for path in SOURCE.rglob("*.py") if path.parent.name not in {"model", "messages"}]
+    code = "\n".join(path.read_text() for path in [*files, SOURCE / "model" / "settings.py"])
+    code += (SOURCE / "model" / "node_keys.py").read_text()
+    topic_defaults = {one.name for key in TOPIC_KEYS.values() for one in key.synonyms}
+    unread = {
+        name
+        for name, key in BROKER_KEYS.items()
+        if name not in topic_defaults and not key.fixed_because and f'"{name}"' not in code
+    }
+    assert unread == set()
+    code += (SOURCE / "model" / "topic_configs.py").read_text()
+    unread = {
+        name
+        for name, key in TOPIC_KEYS.items()
+        if not key.fixed_because and f".{name.replace('.', '_')}" not in code
+    }
+    assert unread == KEPT_BY_DESIGN

@@ -226,3 +226,14 @@ def test_any_text_is_accepted_or_refused_with_a_message(name: str, text: str) ->
 def test_numbers_survive_text(number: int) -> None:
     key = TOPIC_KEYS["retention.ms"]
     assert key.parse(key.format(number)) == number
+
+
+@pytest.mark.parametrize("name", ["flush.messages", "flush.ms"])
+def test_a_promise_to_sync_is_taken_only_where_it_is_kept(name: str) -> None:
+    validate_topic({name: "1"})
+    validate_topic({name: "1", "chronik.durability": "fsync"}, TopicConfig(chronik_durability="os"))
+    validate_topic({name: str(2**63 - 1), "chronik.durability": "os"})
+    with pytest.raises(ConfigError, match=f"{name} is not kept with chronik.durability=os"):
+        validate_topic({name: "1", "chronik.durability": "os"})
+    with pytest.raises(ConfigError, match="leave it out, or set"):
+        validate_topic({name: "1"}, TopicConfig(chronik_durability="os"))

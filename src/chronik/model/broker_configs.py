@@ -39,6 +39,8 @@ RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSe
 _FIXED: Final = UpdateMode.READ_ONLY
 _LIVE: Final = UpdateMode.CLUSTER_WIDE
 _BOUND: Final = "it is one of the node's fixed bounds"
+_NO_TRANSACTIONS: Final = "transactions are not served"
+_NO_CONSUMER_PROTOCOL: Final = "the group protocol of KIP-848 is not served"
 
 
 def _key(
@@ -114,12 +116,54 @@ _OWN: Final = (
     _key("group.min.session.timeout.ms", _INT, 6000, "The shortest session a member may ask."),
     _key("group.max.session.timeout.ms", _INT, 1_800_000, "The longest one."),
     _key("group.max.size", _INT, INT_MAX, "Members a group may have.", 1),
-    _key("group.consumer.session.timeout.ms", _INT, 45_000, "Session of KIP-848 members.", 1),
-    _key("group.consumer.heartbeat.interval.ms", _INT, 5000, "Their heartbeat.", 1),
-    _key("transaction.max.timeout.ms", _INT, 900_000, "The longest transaction timeout.", 1),
-    _key("transactional.id.expiration.ms", _INT, 604_800_000, "Idle ids are forgotten.", 1),
-    _key("transaction.state.log.num.partitions", _INT, 50, "Partitions of that topic.", 1),
-    _key("transaction.state.log.replication.factor", _SHORT, 3, "Its replicas.", 1),
+    _key(
+        "group.consumer.session.timeout.ms",
+        _INT,
+        45_000,
+        "Session of KIP-848 members.",
+        1,
+        why=_NO_CONSUMER_PROTOCOL,
+    ),
+    _key(
+        "group.consumer.heartbeat.interval.ms",
+        _INT,
+        5000,
+        "Their heartbeat.",
+        1,
+        why=_NO_CONSUMER_PROTOCOL,
+    ),
+    _key(
+        "transaction.max.timeout.ms",
+        _INT,
+        900_000,
+        "The longest transaction timeout.",
+        1,
+        why=_NO_TRANSACTIONS,
+    ),
+    _key(
+        "transactional.id.expiration.ms",
+        _INT,
+        604_800_000,
+        "Idle ids are forgotten.",
+        1,
+        why=_NO_TRANSACTIONS,
+    ),
+    _key(
+        "transaction.state.log.num.partitions",
+        _INT,
+        50,
+        "Partitions of that topic.",
+        1,
+        why=_NO_TRANSACTIONS,
+    ),
+    _key(
+        "transaction.state.log.replication.factor",
+        _SHORT,
+        3,
+        "Its replicas.",
+        1,
+        why=_NO_TRANSACTIONS,
+    ),
     _key("producer.id.expiration.ms", _INT, 86_400_000, "An idle producer is forgotten.", 1),
     ConfigKey(
         "replica.selector.class",

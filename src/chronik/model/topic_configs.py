@@ -111,6 +111,18 @@ def validate_topic(
             f"conflict topic config setting min.compaction.lag.ms ({low}) > "
             f"max.compaction.lag.ms ({high})"
         )
+    if values.get("chronik.durability", base.chronik_durability) == "os":
+        _refuse_flushes(values)
+
+
+def _refuse_flushes(values: Mapping[str, Any]) -> None:
+    """With durability 'os' nothing is synced: a promise to do so is not taken."""
+    for name in ("flush.messages", "flush.ms"):
+        if values.get(name, LONG_MAX) != LONG_MAX:
+            raise ConfigError(
+                f"{name} is not kept with chronik.durability=os, where the operating system "
+                "decides when to sync: leave it out, or set chronik.durability=fsync"
+            )
 
 
 def base_config(layers: BrokerLayers) -> TopicConfig:

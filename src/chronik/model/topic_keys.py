@@ -93,7 +93,8 @@ _KEYS: Final = (
         "file.delete.delay.ms",
         _LONG,
         MINUTE_MS,
-        "How long a segment that is no longer part of the log stays on disk.",
+        "How long a segment that is no longer part of the log stays on disk at most. Here it "
+        "leaves at once, and whoever reads it keeps it.",
         low=0,
         synonyms=_broker("log.segment.delete.delay.ms"),
     ),
@@ -102,7 +103,7 @@ _KEYS: Final = (
         _LONG,
         LONG_MAX,
         "Records after which the log is synced. Durability 'fsync' syncs before every "
-        "acknowledgement, so it always does at least this; it counts with durability 'os'.",
+        "acknowledgement, so it always does at least this; with durability 'os' it is refused.",
         low=1,
         synonyms=_broker("log.flush.interval.messages"),
     ),
@@ -111,7 +112,7 @@ _KEYS: Final = (
         _LONG,
         LONG_MAX,
         "Milliseconds after which the log is synced. Durability 'fsync' syncs before every "
-        "acknowledgement, so it always does at least this; it counts with durability 'os'.",
+        "acknowledgement, so it always does at least this; with durability 'os' it is refused.",
         low=0,
         synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
     ),
