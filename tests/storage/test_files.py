@@ -271,7 +271,7 @@ def test_the_real_file_system_and_the_simulated_one_agree(
         fill(log, 8)
         run(log, log.advance_start(9))
         run(log, log.expire(NOW, -1, -1, 29))
-        run(log, log.close_cleanly())
+        run(log, log.checkpoint(closing=True))
         again, report = recover(log.storage, log.directory, SMALL)
         names = sorted(log.storage.fs.listdir(log.directory))
         results.append((read_all(again), again.start_offset, report.bytes_scanned, names))

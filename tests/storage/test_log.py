@@ -365,7 +365,7 @@ def test_fm27_the_log_start_survives_everything() -> None:
     assert log.expire(NOW, -1, -1, log.end_offset) is None, "recovery let go of what lay before"
     made += fill(log, 20)
     run(log, log.truncate_to(25))
-    run(log, log.close_cleanly())
+    run(log, log.checkpoint(closing=True))
     log, _ = open_log(disk)
     assert log.start_offset == 17
     assert log.advance_start(3) is None
@@ -433,7 +433,7 @@ def test_a_follower_too_far_behind_begins_anew() -> None:
 def test_leader_epochs_answer_where_an_epoch_ended() -> None:
     disk, log = new_log()
     append(log, batch(0, epoch=2), batch(1, epoch=2), batch(2, epoch=5))
-    log.assign_epoch(7)
+    log.epochs.assign(7, log.end_offset)
     expected = {1: (1, 0), 2: (2, 2), 3: (2, 2), 5: (5, 3), 7: (7, 3), 8: (-1, -1), -1: (-1, -1)}
     assert {epoch: log.end_offset_for_epoch(epoch) for epoch in expected} == expected
     again, _ = open_log(disk)
@@ -477,7 +477,7 @@ def test_open_files_are_bounded_and_closed_in_order_of_use() -> None:
 def test_fm60_an_idle_log_costs_no_descriptor_and_few_system_calls() -> None:
     disk, log = new_log()
     fill(log, 3)
-    run(log, log.close_cleanly())
+    run(log, log.checkpoint(closing=True))
     disk.calls.clear()
     before = disk.bytes_read
     again, report = open_log(disk)

@@ -1,5 +1,6 @@
 """Queues of those who wait until a partition has reached an offset."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 
@@ -41,3 +42,19 @@ class Waiters:
             failed.append(self._queue.pop()[1])
         for released in reversed(failed):
             released(code)
+
+
+async def until(waiters: Waiters, offset: int, timeout_s: float) -> ErrorCode:
+    """NONE when `offset` is reached, else what is wrong with it; or it takes too long."""
+    released: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def release(code: ErrorCode) -> None:
+        if not released.done():  # nobody waits any more
+            released.set_result(code)
+
+    waiters.add(offset, release)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await released
+    except TimeoutError:
+        return ErrorCode.REQUEST_TIMED_OUT

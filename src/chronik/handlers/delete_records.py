@@ -4,11 +4,9 @@ The new start is on the disk of every replica in sync before it is answered, so 
 records back (KIP-107).
 """
 
-import asyncio
-from functools import partial
-
 from chronik.broker.broker import Broker
 from chronik.broker.partition import Partition
+from chronik.broker.waiters import until
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
 from chronik.wire.messages.delete_records import (
@@ -67,27 +65,14 @@ async def _delete(
     if partition.gone:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return result
-    result.error_code = await _replicated(broker, partition, offset, timeout_s)
+    result.error_code = await _replicated(partition, offset, timeout_s)
     if result.error_code == ErrorCode.NONE:
         result.low_watermark = state.log_start
     return result
 
 
-async def _replicated(
-    broker: Broker, partition: Partition, offset: int, timeout_s: float
-) -> ErrorCode:
+async def _replicated(partition: Partition, offset: int, timeout_s: float) -> ErrorCode:
     if partition.state.replicated_start() >= offset:
         return ErrorCode.NONE
-    done: asyncio.Future[ErrorCode] = broker.loop.create_future()
-    partition.start_waiters.add(offset, partial(_resolve, done))
     partition.wake_fetches()
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await done
-    except TimeoutError:
-        return ErrorCode.REQUEST_TIMED_OUT
-
-
-def _resolve(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
-    if not done.done():
-        done.set_result(code)
+    return await until(partition.start_waiters, offset, timeout_s)

@@ -4,11 +4,9 @@ Special timestamps: -1 latest (the high watermark), -2 earliest, -3 the record w
 timestamp (KIP-734, v7), -4 earliest local (KIP-405, v8), -5 latest tiered (v9, none here).
 """
 
-import asyncio
-from functools import partial
-
 from chronik.broker.broker import Broker
 from chronik.broker.partition import OffsetError, Partition
+from chronik.broker.waiters import until
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
 from chronik.wire.messages.list_offsets import (
@@ -84,7 +82,7 @@ async def _answer(
         response.error_code = error.code
         return response
     if wanted.timestamp in {LATEST, MAX_TIMESTAMP} or wanted.timestamp >= 0:
-        code = await _settled(broker, partition)
+        code = await _settled(partition)
         if code is not ErrorCode.NONE:
             response.error_code = code if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
             return response
@@ -93,7 +91,7 @@ async def _answer(
     return response
 
 
-async def _settled(broker: Broker, partition: Partition) -> ErrorCode:
+async def _settled(partition: Partition) -> ErrorCode:
     """Waits until a new leader knows that all it inherited is committed (KIP-207).
 
     Before that its watermark may lie below what its predecessor has told clients.
@@ -101,23 +99,12 @@ async def _settled(broker: Broker, partition: Partition) -> ErrorCode:
     state = partition.state
     if state.high_watermark >= state.epoch_start:
         return ErrorCode.NONE
-    reached: asyncio.Future[ErrorCode] = broker.loop.create_future()
-    partition.committed_waiters.add(state.epoch_start, partial(_resolve, reached))
-    try:
-        async with asyncio.timeout(SETTLE_TIMEOUT_S):
-            await reached
-    except TimeoutError:
-        pass
+    await until(partition.committed_waiters, state.epoch_start, SETTLE_TIMEOUT_S)
     if not state.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if state.high_watermark < state.epoch_start:
         return ErrorCode.OFFSET_NOT_AVAILABLE
     return ErrorCode.NONE
-
-
-def _resolve(reached: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
-    if not reached.done():
-        reached.set_result(code)
 
 
 async def _ask_leader(
@@ -153,11 +140,12 @@ async def _find(broker: Broker, partition: Partition, timestamp: int) -> tuple[i
         return -1, state.high_watermark, state.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return -1, state.log_start, log.epochs.epoch_at(state.log_start)
-    if timestamp == MAX_TIMESTAMP:
-        return await broker.disk.run(log.max_timestamp) or _NOTHING
-    if timestamp < 0:
+    if timestamp < 0 and timestamp != MAX_TIMESTAMP:
         return _NOTHING
-    found = await broker.disk.run(lambda: log.offset_for_timestamp(timestamp))
+    if timestamp == MAX_TIMESTAMP:
+        found = await broker.disk.run(log.max_timestamp)
+    else:
+        found = await broker.disk.run(lambda: log.offset_for_timestamp(timestamp))
     if found is None or found.offset >= state.high_watermark:
         return _NOTHING
     return found

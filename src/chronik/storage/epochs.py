@@ -55,6 +55,23 @@ class EpochCache:
         higher = bisect_right(self._epochs, epoch)
         return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
 
+    def divergence(
+        self, last_epoch: int, offset: int, log_start: int, log_end: int
+    ) -> tuple[int, int] | None:
+        """(epoch, end offset) to which a follower's log is alike; None where all of it is.
+
+        An epoch younger than all that are here never reached this log: what the follower has from
+        before it is alike up to this log's end. Naming less would cut what is committed.
+        """
+        if last_epoch < 0:
+            return None
+        epoch, end_offset = self.end_offset_for(last_epoch, log_end)
+        if epoch < 0:
+            epoch, end_offset = self.latest, log_end
+        if epoch == last_epoch and offset <= end_offset:
+            return None
+        return max(epoch, 0), max(end_offset, log_start)
+
     def epoch_at(self, offset: int) -> int:
         """The epoch that wrote `offset`; -1 where that is not known."""
         entry = bisect_right(self._starts, offset) - 1

@@ -6,7 +6,9 @@ operation per log is outstanding at a time. What grows the log changes memory af
 shrinks it changes memory first, so that nobody reads what is being removed.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from chronik.storage.append import PlacedBatch, Planner
 from chronik.storage.compaction_swap import Cleaned, Swap
@@ -25,6 +27,8 @@ from chronik.storage.retention import Retention, expired_segments
 from chronik.storage.segment import LogConfig, Read, Segment, Storage
 from chronik.storage.timestamps import TimestampOffset, first_at_or_after, largest
 from chronik.wire.records import BatchHeader
+
+_BASE_OFFSET = attrgetter("base_offset")
 
 
 class OffsetOutOfRangeError(LookupError):
@@ -239,34 +243,12 @@ class Log:
         return self.epochs.end_offset_for(epoch, self.end_offset)
 
     def divergence(self, last_epoch: int, offset: int) -> tuple[int, int] | None:
-        """Where a follower's log stops being a beginning of this one (KIP-595); None: it is one.
-
-        An epoch younger than all that are here never reached this log: what the follower has from
-        before it is alike up to this log's end. Naming less would cut what is committed.
-        """
-        if last_epoch < 0:
-            return None
-        epoch, end_offset = self.end_offset_for_epoch(last_epoch)
-        if epoch < 0:
-            epoch, end_offset = self.epochs.latest, self.end_offset
-        if epoch == last_epoch and offset <= end_offset:
-            return None
-        return max(epoch, 0), max(end_offset, self.start_offset)
-
-    def assign_epoch(self, epoch: int) -> None:
-        """A leader's epoch begins at the log's end, before it has written anything."""
-        self.epochs.assign(epoch, self.end_offset)
+        """Where a follower's log stops being a beginning of this one (KIP-595); None: it is one."""
+        return self.epochs.divergence(last_epoch, offset, self.start_offset, self.end_offset)
 
     def _segment_number(self, offset: int) -> int:
         """The segment whose range holds `offset`; 0 where there is none."""
-        low, high = 0, len(self.segments)
-        while low < high:
-            middle = (low + high) // 2
-            if self.segments[middle].base_offset <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        return max(low - 1, 0)
+        return max(bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1, 0)
 
     def _segment_end(self, number: int) -> int:
         following = number + 1
@@ -387,7 +369,10 @@ class Log:
             self.first_dirty_offset = swap.cleaned.first_dirty_offset
 
     def checkpoint(self, *, closing: bool = False) -> Checkpoint:
-        """Bounds the next recovery: everything synced, index and epochs of now on disk."""
+        """Bounds the next recovery: everything synced, index and epochs of now on disk.
+
+        `closing`: the files are closed when it is applied.
+        """
         active = self.segments[-1] if self.segments else None
         operation = Checkpoint(self.storage, self.directory, self.end_offset, active)
         self._begin(operation)
@@ -400,10 +385,6 @@ class Log:
         if self.epochs.changed:
             operation.epochs = self.epochs.entries()
         return operation
-
-    def close_cleanly(self) -> Checkpoint:
-        """As `checkpoint`, and the files are closed when it is applied."""
-        return self.checkpoint(closing=True)
 
     def _apply_checkpoint(self, operation: Checkpoint) -> None:
         self.synced_offset = max(self.synced_offset, operation.end_offset)

@@ -34,7 +34,7 @@ _PREFIX = struct.Struct(">qi")
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
-_APPEND_TIME = struct.Struct(">h")
+_ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
 
 CODEC_MASK = 0x07
@@ -134,8 +134,8 @@ def patch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
 
 def patch_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
     """Stamps the batch with the broker's time (LogAppendTime); this lies inside the CRC."""
-    (attributes,) = _APPEND_TIME.unpack_from(batch, CRC_START)
-    _APPEND_TIME.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME_FLAG)
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
+    _ATTRIBUTES.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME_FLAG)
     _MAX_TIMESTAMP.pack_into(batch, 35, now_ms)
     _CRC.pack_into(batch, 17, batch_crc(batch))
 
