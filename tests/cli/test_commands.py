@@ -80,9 +80,14 @@ def test_nobody_listens_is_said_at_once_with_the_address_and_what_to_do() -> Non
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound but not listening: refuses connections
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        for arguments in (["topic", "list"], ["consume", "t"], ["produce", "t"]):
+        for arguments, code in (
+            (["topic", "list"], 1),
+            (["consume", "t"], 1),
+            (["produce", "t"], 1),
+            (["verify", "large-batch"], 2),
+        ):
             result = CliRunner().invoke(main, [*arguments, "--bootstrap", address])
-            assert result.exit_code == 1
+            assert result.exit_code == code
             assert address in result.stderr
             assert "chronik up" in result.stderr
 
@@ -95,6 +100,7 @@ def test_nobody_listens_is_said_at_once_with_the_address_and_what_to_do() -> Non
         (("topic", "create", "a", "--config", "x"), "no KEY=VALUE"),
         (("topic", "alter", "a"), "--partitions, --config or --delete-config"),
         (("topic", "list", "--bootstrap", "a:b"), "no HOST:PORT"),
+        (("topic", "list", "--bootstrap", "http://localhost:9092"), "no HOST:PORT"),
         (("config", "describe"), "--topic NAME or --broker ID"),
         (("config", "set", "--topic", "a", "--broker", "1", "x=y"), "either --topic"),
         (("produce", "a", "--key", "k", "--key-separator", ":"), "--key is for every record"),
@@ -296,7 +302,7 @@ def test_a_partition_that_is_not_there_is_refused(run: Run, topic: str) -> None:
         ((), range(10)),
         (("--from", "latest"), range(0)),
         (("--from", "7"), range(7, 10)),
-        (("--from", "99"), range(0)),
+        (("--from", "10"), range(0)),
         (("--from", "-3"), range(7, 10)),
         (("--from", "2", "--to", "5"), range(2, 5)),
         (("--to", "-8"), range(2)),
@@ -308,6 +314,13 @@ def test_a_partition_that_is_not_there_is_refused(run: Run, topic: str) -> None:
 )
 def test_ranges(run: Run, ten: str, options: tuple[str, ...], expected: range) -> None:
     assert values(run("consume", ten, *options)) == [str(i) for i in expected]
+
+
+@pytest.mark.integration
+def test_an_offset_beyond_the_end_is_named(run: Run, ten: str) -> None:
+    result = run("consume", ten, "--from", 99)
+    assert result.exit_code == 2
+    assert "offset 99 lies beyond the end, which is 10" in result.stderr
 
 
 @pytest.mark.integration

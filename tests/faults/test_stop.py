@@ -262,10 +262,16 @@ def test_a_taken_status_port_is_named(tmp_path: Path) -> None:
         (("--durability", "maybe"), "--durability"),
         (("--set", "nonsense"), "KEY=VALUE"),
         (("--set", "no.such.config=1"), "no.such.config"),
+        (("--set", "num.partition=3"), "did you mean 'num.partitions'?"),
         (("--set", "num.partitions=many"), "num.partitions"),
         (("--host", "0.0.0.0"), "--advertise"),
         (("--advertise", "host:port"), "port"),
         (("--no-such-option",), "--no-such-option"),
+        (("--set", "node.id=3"), "an option of its own"),
+        (("--peers", "1@somewhere"), "ID@HOST:PORT"),
+        (("--peers", "2@127.0.0.1:9192"), "node 1, this one, is not among [2]"),
+        (("--peers", "1@127.0.0.1:9192,1@127.0.0.1:9193"), "ids are unique"),
+        (("--nodes", "3", "--port", "65532"), "choose one up to 65530"),
     ],
 )
 def test_garbage_options_are_named(tmp_path: Path, options: tuple[str, ...], word: str) -> None:
@@ -279,6 +285,28 @@ def test_an_unusable_data_directory_is_named(tmp_path: Path) -> None:
     expect_clear(start("--port", "0", "--data", str(tmp_path / "file")), str(tmp_path / "file"))
 
 
+def test_a_data_directory_with_something_else_in_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "topics").write_text("no directory")
+    expect_clear(start("--port", "0", "--data", str(tmp_path)), str(tmp_path / "topics"))
+
+
+def test_why_a_node_of_a_cluster_did_not_start_is_said(tmp_path: Path) -> None:
+    """Its own log is where nobody looks first."""
+    port = free_ports(6)
+    (tmp_path / "node-2" / "topics").mkdir(parents=True)
+    (tmp_path / "node-2" / "metadata").write_text("no directory")
+    (tmp_path / "node-3" / "metadata").mkdir(parents=True)
+    (tmp_path / "node-3" / "topics").write_text("no directory")
+    done = start("--nodes", "3", "--port", str(port), "--data", str(tmp_path))
+    expect_clear(done, "Node 2 ended", "Error: cannot use", str(tmp_path / "node-2" / "metadata"))
+
+
+def test_an_unusable_data_directory_of_a_cluster_is_named(tmp_path: Path) -> None:
+    (tmp_path / "node-2").write_text("no directory")
+    done = start("--nodes", "3", "--port", str(free_ports(6)), "--data", str(tmp_path))
+    expect_clear(done, str(tmp_path / "node-2"))
+
+
 def test_another_nodes_data_directory_is_refused(server: Chronik) -> None:
     terminate(server)
     done = start("--port", "0", "--node-id", "7", "--data", str(server.directory / "data"))
@@ -287,4 +315,6 @@ def test_another_nodes_data_directory_is_refused(server: Chronik) -> None:
 
 def test_a_host_that_is_not_here_is_named(tmp_path: Path) -> None:
     done = start("--host", "192.0.2.1", "--port", "0", "--data", str(tmp_path / "data"))
-    expect_clear(done, "192.0.2.1")
+    expect_clear(done, "192.0.2.1", "this machine has no such address")
+    done = start("--host", "no.such.host.invalid", "--port", "0", "--data", str(tmp_path / "data"))
+    expect_clear(done, "no.such.host.invalid", "no such host")

@@ -49,7 +49,13 @@ def split_address(address: str) -> tuple[str, int]:
     host, colon, port = address.strip().rpartition(":")
     if not colon or port.endswith("]"):
         host, port = address.strip(), str(DEFAULT_PORT)
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+    if (
+        not host
+        or "/" in host
+        or not port.isascii()
+        or not port.isdigit()
+        or not 0 < int(port) < 65536
+    ):
         raise click.BadParameter(
             f"{address!r} is no HOST:PORT, e.g. localhost:{DEFAULT_PORT}",
             param_hint="'--bootstrap'",

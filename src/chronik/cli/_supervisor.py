@@ -12,6 +12,7 @@ import click
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.02
+LOG_TAIL_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,14 @@ class Supervisor:
         """Starts all, waits until they serve, then until a signal or a death; stops all."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
-        failed = not self.start()
-        if not failed and not self._stopping:
-            self._greet()
-            failed = self._wait_end()
-        click.echo("Stopping ...", err=True)
-        self.stop()
+        try:
+            failed = not self.start()
+            if not failed and not self._stopping:
+                self._greet()
+                failed = self._wait_end()
+            click.echo("Stopping ...", err=True)
+        finally:
+            self.stop()
         return 1 if failed else 0
 
     @property
@@ -82,12 +85,18 @@ class Supervisor:
         self._children[node_id] = self._start(one)
 
     def _start(self, one: NodePlan) -> "subprocess.Popen[bytes]":
-        os.makedirs(one.data, exist_ok=True)
+        try:
+            os.makedirs(one.data, exist_ok=True)
+            log_file = open(os.path.join(one.data, "node.log"), "ab")  # noqa: SIM115 - below
+        except OSError as error:
+            raise click.ClickException(
+                f"cannot use {one.data} for data: {error.strerror}; name a directory that this "
+                "user may write with --data"
+            ) from error
         command = [sys.executable, "-m", "chronik", "up", "--host", self._host]
         command += ["--port", str(one.port), "--node-id", str(one.node_id), "--data", one.data]
         command += ["--peer-port", str(one.peer_port), "--peers", peers(self._plans, self._host)]
-        log_path = os.path.join(one.data, "node.log")
-        with open(log_path, "ab") as log_file:
+        with log_file:
             return subprocess.Popen(
                 [*command, *self._options],
                 stdin=subprocess.DEVNULL,
@@ -139,7 +148,10 @@ class Supervisor:
         for node in gone:
             code = self._children.pop(node).returncode
             where = next(one.data for one in self._plans if one.node_id == node)
+            reason = _last_error(os.path.join(where, "node.log"))
             click.echo(f"Node {node} ended with code {code}; see {where}/node.log", err=True)
+            if reason:
+                click.echo(f"  {reason}", err=True)
         return not self._children or len(self._children) * 2 <= len(self._plans)
 
     def _on_signal(self, number: int, frame: object) -> None:
@@ -155,6 +167,18 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+
+
+def _last_error(path: str) -> str:
+    """What a node said when it could not go on; nothing where it said nothing."""
+    try:
+        with open(path, "rb") as log_file:
+            size = log_file.seek(0, os.SEEK_END)
+            log_file.seek(max(0, size - LOG_TAIL_BYTES))
+            lines = log_file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in reversed(lines) if line.startswith("Error: ")), "")
 
 
 def _answers(host: str, port: int) -> bool:

@@ -91,6 +91,7 @@ def command(
     write = formatter(template, as_json=as_json, offsets=offsets)
     cluster = Cluster(bootstrap, extra)
     held = ranges(cluster.admin, _partitions(cluster, topic, partitions))
+    _check_begin(begin, [has.end for has in held.values()])
     ends = {} if follow else resolve(cluster.admin, finish, held)
     consuming = Consuming(cluster, resolve(cluster.admin, begin, held), ends, count)
     _print(consuming, write)
@@ -106,6 +107,16 @@ def _position(text: str, option: str) -> "Position":
         return parse_position(text, SystemClock().now_ms())
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=f"'{option}'") from error
+
+
+def _check_begin(begin: "Position", ends: list[int]) -> None:
+    """Silence would look like a topic without records."""
+    if begin.kind == "offset" and begin.number > max(ends):
+        raise click.BadParameter(
+            f"offset {begin.number} lies beyond the end, which is {max(ends)}"
+            + (" at most" if len(ends) > 1 else ""),
+            param_hint="'--from'",
+        )
 
 
 def _partitions(cluster: Cluster, topic: str, chosen: tuple[int, ...]) -> list[tuple[str, int]]:

@@ -94,7 +94,7 @@ def command(
         trace=trace,
         http_port=http_port,
         peer_port=peer_port,
-        peers=_peers(peers),
+        peers=_peers(peers, node_id),
         configs=static,
     )
     sys.exit(run_node(settings, verbose=verbose))
@@ -117,16 +117,19 @@ def _advertised(host: str, advertise: str | None) -> tuple[str | None, int | Non
     return name, int(port) if port else None
 
 
-def _peers(given: str | None) -> tuple[tuple[int, str, int], ...]:
-    found = []
-    for item in (given or "").split(","):
-        if item.strip():
-            node_id, at, address = item.strip().partition("@")
-            host, _, port = address.rpartition(":")
-            if not (at and node_id.isdigit() and host and port.isdigit()):
-                raise click.UsageError(f"--peers {item}: write ID@HOST:PORT, e.g. 1@10.0.0.1:9192")
-            found.append((int(node_id), host.strip("[]"), int(port)))
-    return tuple(found)
+def _peers(given: str | None, node_id: int) -> tuple[tuple[int, str, int], ...]:
+    from chronik.model.node_config import read_peer
+
+    try:
+        found = tuple(read_peer(item) for item in (given or "").split(",") if item.strip())
+    except ValueError as error:
+        raise click.UsageError(f"--peers: {error}") from error
+    ids = [one[0] for one in found]
+    if found and node_id not in ids:
+        raise click.UsageError(f"--peers: node {node_id}, this one, is not among {sorted(ids)}")
+    if len(set(ids)) < len(ids):
+        raise click.UsageError(f"--peers: a node appears twice among {sorted(ids)}: ids are unique")
+    return found
 
 
 def _cluster(nodes: int, host: str, port: int, data: str, options: list[str]) -> int:
@@ -134,6 +137,11 @@ def _cluster(nodes: int, host: str, port: int, data: str, options: list[str]) ->
 
     if not port:
         raise click.UsageError("--nodes needs a fixed --port: the nodes take the ports after it")
+    if port + 2 * nodes - 1 > 65535:
+        raise click.UsageError(
+            f"--port {port}: {nodes} nodes take {2 * nodes} ports from there on, and the last "
+            f"port there is is 65535: choose one up to {65536 - 2 * nodes}"
+        )
     defaults = [f"--set=default.replication.factor={min(3, nodes)}"]
     if not any(option.startswith("--set=min.insync.replicas") for option in options):
         defaults.append(f"--set=min.insync.replicas={min(2, nodes)}")
@@ -146,14 +154,22 @@ def _has_port(address: str) -> bool:
 
 
 def _configs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    from chronik.model.broker_configs import validate_static
+    from chronik.cli._client import close_names, did_you_mean
+    from chronik.model.broker_configs import BROKER_KEYS, validate_static
+    from chronik.model.node_keys import OWN_KEYS
 
     pairs = []
     for item in given:
-        key, equals, value = item.partition("=")
+        key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key:
             raise click.UsageError(f"--set {item}: write KEY=VALUE, e.g. --set num.partitions=3")
-        pairs.append((key.strip(), value.strip()))
+        if key not in BROKER_KEYS and (close := close_names(key, BROKER_KEYS)):
+            raise click.UsageError(f"--set {item}: unknown broker config, {did_you_mean(close)}")
+        if key in OWN_KEYS:
+            raise click.UsageError(
+                f"--set {key}: that has an option of its own, see 'chronik up --help'"
+            )
+        pairs.append((key, value))
     try:
         validate_static(dict(pairs))
     except ConfigError as error:
@@ -232,5 +248,11 @@ def _complain(error: BaseException, settings: NodeSettings) -> None:
 
     if isinstance(error, (DataDirError, ListenError, RaftStoreDamaged)):
         click.echo(f"Error: {error}", err=True)
+    elif isinstance(error, OSError) and error.filename is not None:
+        click.echo(
+            f"Error: {error.filename}: {error.strerror}; check the disk, and that all files in "
+            f"{settings.data_dir} are this user's",
+            err=True,
+        )
     else:
         logging.getLogger(__name__).error("the node failed", exc_info=error)

@@ -77,11 +77,14 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_plan(*, report: Path | None, as_json: bool, **options: Any) -> None:
         from chronik.audit.clients import ClientError
+        from chronik.cli._client import require_reachable
 
         own = {name: options.pop(name) for name in list(options) if name in _SOAK_OPTIONS}
+        plan = _plan(options)
         try:
-            command(_plan(options), report=report, as_json=as_json, **own)
-        except ClientError as error:
+            require_reachable(plan.bootstrap)  # a client would try for long, and say less
+            command(plan, report=report, as_json=as_json, **own)
+        except (ClientError, click.ClickException) as error:
             click.echo(f"chronik verify: {error}", err=True)
             sys.exit(UNREACHABLE)
 

@@ -44,18 +44,30 @@ class DataDir:
             os.makedirs(path, exist_ok=True)
             lock = _lock(path)
         except OSError as error:
-            raise DataDirError(f"cannot use {path} for data: {error.strerror}") from error
+            raise DataDirError(
+                f"cannot use {path} for data: {error.strerror}; name a directory that this user "
+                "may write with --data"
+            ) from error
         data_dir = cls(fs, path, lock)
         try:
-            data_dir._check_meta(node_id)
-            for folder in (data_dir.topics, data_dir.metadata):
-                os.makedirs(folder, exist_ok=True)
-            fs.fsync_dir(path)
-            data_dir.directory_id = _directory_id(fs, data_dir.topics)
+            data_dir._prepare(node_id)
+        except OSError as error:
+            data_dir.close()
+            raise DataDirError(
+                f"cannot use {path} for data: {error.filename or path}: {error.strerror}; it must "
+                "be a directory on a writable disk, and all in it this user's"
+            ) from error
         except BaseException:
             data_dir.close()
             raise
         return data_dir
+
+    def _prepare(self, node_id: int) -> None:
+        self._check_meta(node_id)
+        for folder in (self.topics, self.metadata):
+            os.makedirs(folder, exist_ok=True)
+        self._fs.fsync_dir(self.path)
+        self.directory_id = _directory_id(self._fs, self.topics)
 
     def close(self) -> None:
         """Lets another process in."""
