@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.pipeline.kit import Log
+from tests.pipeline.schemas import Schemas
 
 import chronik
 
@@ -52,5 +53,12 @@ def spark() -> Iterator[Any]:
     if jars := sorted(map(str, CONNECTOR.glob("*.jar"))):
         conf["spark.jars"] = ",".join(jars)
     running = session("local[2]", conf=conf)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def schemas() -> Iterator[Schemas]:
+    running = Schemas()
     yield running
     running.stop()

@@ -3,76 +3,27 @@
 import datetime
 import decimal
 import io
-import json
-import threading
 import uuid
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.pipeline.kit import Log, rows_of
+from tests.pipeline.schemas import Schemas
 
 from chronik.pipeline import sql_duckdb
-from chronik.pipeline.avro_table import NO_HEADER, NOT_AVRO, NOT_OF_SCHEMA, AvroShape
+from chronik.pipeline.avro_table import NOT_AVRO, NOT_OF_SCHEMA, AvroShape
 from chronik.pipeline.decode import SCHEMA
 from chronik.pipeline.ingest import Job, ingest_topic
 from chronik.pipeline.json_columns import OTHER_TYPE, Fields
 from chronik.pipeline.registry import Registry, RegistryError
+from chronik.pipeline.registry_shape import NO_HEADER
 from chronik.pipeline.warehouse import Warehouse
 
 fastavro = pytest.importorskip("fastavro")
 USER = "reader:secret"
 UTC = datetime.UTC
-
-
-class Schemas:
-    """A registry with the schemas that a test gives it."""
-
-    def __init__(self) -> None:
-        self.answers: dict[int, Any] = {}
-        self.asked: list[str] = []
-        self.authorisation: str | None = None
-        schemas = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                schemas.asked.append(self.path)
-                schemas.authorisation = self.headers["Authorization"]
-                answer = schemas.answers.get(int(self.path.rpartition("/")[2]))
-                body = json.dumps(answer or {"error_code": 40403}).encode()
-                self.send_response(200 if answer else 404)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    @property
-    def registry(self) -> Registry:
-        return Registry(f"http://127.0.0.1:{self.server.server_port}/")
-
-    def add(self, number: int, schema: Any, **more: Any) -> None:
-        self.answers[number] = {"schema": json.dumps(schema), **more}
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-@pytest.fixture
-def schemas() -> Iterator[Schemas]:
-    running = Schemas()
-    yield running
-    running.stop()
 
 
 def record(*fields: Any) -> dict[str, Any]:
@@ -150,6 +101,26 @@ def test_schemas_evolve_and_columns_are_added(schemas: Schemas) -> None:
     assert (reasons, shape.widened) == ([None, None], False)
 
 
+def test_a_nested_record_gets_new_members(schemas: Schemas) -> None:
+    def place(*members: str) -> Any:
+        named = [{"name": name, "type": "int"} for name in members]
+        return record(("place", {"type": "record", "name": "Place", "fields": named}))
+
+    old, new = place("x"), place("x", "y")
+    schemas.add(1, old)
+    schemas.add(2, new)
+    values = [
+        encoded(1, old, {"place": {"x": 1}}),
+        encoded(2, new, {"place": {"x": 2, "y": 3}}),
+    ]
+    narrow: Fields = {"place": pa.struct([("x", pa.int64())])}
+    for fixed in ({}, narrow):
+        shape, rows, reasons = shaped(schemas, *values, fixed=fixed)
+        assert rows == [{"place": {"x": 1, "y": None}}, {"place": {"x": 2, "y": 3}}]
+        assert (reasons, shape.widened) == ([None, None], True)
+        assert shape.new == {"place": pa.struct([("x", pa.int64()), ("y", pa.int64())])}
+
+
 def test_bad_values_have_reasons(schemas: Schemas) -> None:
     schema = record(("id", "string"))
     schemas.add(1, schema)
@@ -204,8 +175,8 @@ def test_ingest_of_avro_and_its_dead_letters(log: Log, tmp_path: Path, schemas: 
     job = Job(log.bootstrap, Warehouse(tmp_path), "avro", records_max=20, registry=schemas.registry)
     result = ingest_topic(job, topic)
     assert (result.rows, result.bad, result.commits) == (50, 1, 3)
-    table = job.warehouse.of_topic(topic)
-    letters = job.warehouse.load(f"{result.table}__dlq")
+    table = Warehouse(tmp_path).of_topic(topic)
+    letters = Warehouse(tmp_path).load(f"{result.table}__dlq")
     assert table is not None
     assert letters is not None
     found = table.scan().to_arrow().sort_by("_offset").to_pylist()

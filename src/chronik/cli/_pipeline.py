@@ -110,13 +110,21 @@ def _known(error: Exception) -> str | None:
     from chronik.pipeline.client import ClusterError
     from chronik.pipeline.fetch import DataLoss
     from chronik.pipeline.plan import IngestError
+    from chronik.pipeline.protobuf_schema import NoProtobufError
     from chronik.pipeline.registry import RegistryError
     from chronik.pipeline.session import NoJavaError
     from chronik.pipeline.tasks import WrongCount
     from chronik.pipeline.warehouse import OffsetConflict, WarehouseError
 
-    said = (ClusterError, DataLoss, IngestError, NoJavaError, OffsetConflict)
-    if isinstance(error, (*said, NoAvroError, RegistryError, WarehouseError, WrongCount)):
+    said: tuple[type[Exception], ...] = (
+        ClusterError,
+        DataLoss,
+        IngestError,
+        NoJavaError,
+        OffsetConflict,
+    )
+    said += (NoAvroError, NoProtobufError, RegistryError, WarehouseError, WrongCount)
+    if isinstance(error, said):
         return str(error)
     return _first_line(error) if isinstance(error, PySparkException) else None
 

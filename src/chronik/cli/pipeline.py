@@ -34,13 +34,15 @@ def command() -> None:
 @click.option("--once", is_flag=True, help="End at what was the topics' end when it began.")
 @click.option(
     "--mode",
-    type=click.Choice(["raw", "json", "avro"]),
+    type=click.Choice(["raw", "json", "avro", "protobuf"]),
     default="raw",
     show_default=True,
-    help="raw: key and value as bytes. json: a typed column per field. avro: the same, with the "
-    "schemas of a registry.",
+    help="raw: key and value as bytes. json: a typed column per field. avro, protobuf: the "
+    "same, with the schemas of a registry.",
 )
-@click.option("--registry", metavar="URL", help="The schema registry, for --mode avro.")
+@click.option(
+    "--registry", metavar="URL", help="The schema registry, for --mode avro and protobuf."
+)
 @click.option(
     "--registry-config",
     multiple=True,
@@ -135,11 +137,14 @@ def _job_settings(
     records_per_commit: int,
 ) -> dict[str, Any]:
     """The options that make a job, validated before anything opens."""
+    from chronik.pipeline import protobuf_schema
     from chronik.pipeline.partitioning import BadPartitioning, parse
     from chronik.pipeline.registry import Registry
 
-    if (mode == "avro") != (registry is not None):
-        raise click.UsageError("--mode avro and --registry go together")
+    if (mode in {"avro", "protobuf"}) != (registry is not None):
+        raise click.UsageError("--mode avro or protobuf and --registry go together")
+    if mode == "protobuf":
+        protobuf_schema.require()
     try:
         by = parse(partition_by)
     except BadPartitioning as error:

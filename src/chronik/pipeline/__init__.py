@@ -3,6 +3,6 @@
 Touches: the cluster as a client, the warehouse folder, a Spark session. May import: `trace`,
 `wire`, `model`, and pyspark, pyarrow, numpy, pyiceberg, confluent-kafka. Driven by: `cli/pipeline`,
 `cli/sql`, `make run`. Start reading at `ingest.py`, then `tasks.py` (records to files), `modes.py`
-(raw, JSON, Avro), `decode.py` (bytes to Arrow), `source.py` (`spark.read.format("chronik")`),
+(raw, JSON, Avro, Protobuf), `decode.py` (bytes to Arrow), `source.py` (for `spark.read`),
 `warehouse.py` (the commit that holds the offsets) and `proof.py`.
 """

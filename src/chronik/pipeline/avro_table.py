@@ -8,21 +8,19 @@ bad record and goes to the dead letter table. A registry that does not answer st
 import importlib
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from chronik.pipeline.avro_types import AvroTypes, Convert, text
-from chronik.pipeline.json_columns import OTHER_TYPE, Fields
+from chronik.pipeline.avro_types import AvroTypes, Convert
+from chronik.pipeline.json_columns import Fields
 from chronik.pipeline.json_table import PLACE
-from chronik.pipeline.registry import HEADER_BYTES, Registry, UnknownSchema, schema_number
+from chronik.pipeline.registry import Registry
+from chronik.pipeline.registry_shape import RegistryShape
 
-NO_HEADER = "the value has no registry header (a zero byte and four of the schema's number)"
 NOT_AVRO = "the registry's schema is not Avro"
 NOT_OF_SCHEMA = "the value is not Avro of its schema"
-_REFUSED = (TypeError, ValueError, pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 
 
 class NoAvroError(Exception):
@@ -46,41 +44,15 @@ class Schema:
     is_record: bool
 
 
-class AvroShape:
+class AvroShape(RegistryShape[Schema]):
     """Rows of one task."""
 
-    columns = (*PLACE.values(), "value")
-
-    def __init__(self, fixed: Mapping[str, pa.DataType], registry: Registry) -> None:
-        self._fixed = dict(fixed)
-        self._registry = registry
-        self._schemas: dict[int, Schema | str] = {}
-        self.new: Fields = {}
-        self.widened = False
+    def __init__(self, fixed: Fields, registry: Registry) -> None:
+        super().__init__(fixed, registry)
         self._library = fastavro()
 
-    def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
-        read = [self._read(value) for value in batch.column("value").to_pylist()]
-        rows: list[Any] = [one if isinstance(one, dict) else {} for one in read]
-        reasons: list[Any] = [one if isinstance(one, str) else None for one in read]
-        columns = {
-            name: _column(rows, reasons, name, kind)
-            for name, kind in (self._fixed | self.new).items()
-        }
-        place = {name: batch.column(source) for name, source in PLACE.items()}
-        return pa.RecordBatch.from_pydict(place | columns), pa.array(reasons, pa.string())
-
-    def _read(self, value: bytes | None) -> dict[str, Any] | str | None:
-        """The fields, or what is wrong; None for no value."""
-        if value is None:
-            return None
-        number = schema_number(value)
-        if number is None:
-            return NO_HEADER
-        schema = self._schema(number)
-        if isinstance(schema, str):
-            return schema
-        stream = io.BytesIO(value[HEADER_BYTES:])
+    def _fields(self, schema: Schema, payload: bytes) -> dict[str, Any] | str:
+        stream = io.BytesIO(payload)
         try:
             found = self._library.schemaless_reader(stream, schema.parsed, None)
         except Exception:  # noqa: BLE001 - bytes of any kind make it raise anything
@@ -90,16 +62,7 @@ class AvroShape:
         fields = found if schema.is_record else {"value": found}
         return {name: convert(fields[name]) for name, (_, convert) in schema.columns.items()}
 
-    def _schema(self, number: int) -> Schema | str:
-        if number not in self._schemas:
-            self._schemas[number] = self._load(number)
-        return self._schemas[number]
-
-    def _load(self, number: int) -> Schema | str:
-        try:
-            answer = self._registry.schema(number)
-        except UnknownSchema as error:
-            return str(error)
+    def _load(self, answer: dict[str, Any]) -> Schema | str:
         if answer.get("schemaType", "AVRO") != "AVRO":
             return NOT_AVRO
         if answer.get("references"):
@@ -113,37 +76,8 @@ class AvroShape:
         columns = {
             name: one for name, one in AvroTypes().columns(told).items() if name not in PLACE
         }
-        for name, (kind, _) in columns.items():
-            if name not in self._fixed:
-                self._add(name, kind)
+        self._learn((name, kind) for name, (kind, _) in columns.items())
         return Schema(parsed, columns, is_record)
-
-    def _add(self, name: str, kind: pa.DataType) -> None:
-        known = self.new.setdefault(name, kind)
-        if known != kind:
-            self.widened = True
-            self.new[name] = pa.string()
-
-
-def _column(rows: list[Any], reasons: list[Any], name: str, kind: pa.DataType) -> Any:
-    """One column; rows whose value does not fit become bad."""
-    values = [row.get(name) for row in rows]
-    if kind == pa.string():
-        values = [_as_text(one) for one in values]
-    try:
-        return pa.array(values, kind)
-    except _REFUSED:
-        pass
-    for at, value in enumerate(values):
-        try:
-            pa.array([value], kind)
-        except _REFUSED:
-            rows[at], reasons[at], values[at] = {}, OTHER_TYPE, None
-    return pa.array(values, kind)
-
-
-def _as_text(value: Any) -> Any:
-    return value if value is None or isinstance(value, str) else text(value)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.json
 
+from chronik.pipeline.arrow_types import conflict, united
+
 read_json: Any = pyarrow.json.read_json
 
 pc: Any = pyarrow.compute
@@ -178,9 +180,10 @@ def _joined(pieces: list[Judged], name: str, kind: pa.DataType) -> Array:
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """The type that holds both."""
-    if one == other:
-        return one
-    return DOUBLE if {one, other} == {BIGINT, DOUBLE} else STRING
+    if {one, other} == {BIGINT, DOUBLE}:
+        return DOUBLE
+    wide: pa.DataType = STRING if conflict(one, other) else united(one, other)
+    return wide
 
 
 def merged(fields: Mapping[str, pa.DataType], others: Mapping[str, pa.DataType]) -> Fields:

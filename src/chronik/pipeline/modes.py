@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from chronik.pipeline import avro_table, json_table, raw_table
+from chronik.pipeline import avro_table, json_table, protobuf_table, raw_table
 from chronik.pipeline.arrow_types import small_types
 from chronik.pipeline.json_columns import Fields
 from chronik.pipeline.plan import IngestError
@@ -13,7 +13,7 @@ from chronik.pipeline.registry import Registry
 from chronik.pipeline.tasks import Mode
 from chronik.pipeline.warehouse import MODE, quiet
 
-MODES = ("raw", "json", "avro")
+MODES = ("raw", "json", "avro", "protobuf")
 
 
 def schema_of(mode: str) -> pa.Schema:
@@ -44,8 +44,10 @@ def mode_of(table: Table, fields: Fields, registry: Registry | None) -> Mode:
     if mode == "json":
         return json_table.JsonMode(fields)
     if registry is None:
-        raise IngestError("mode avro needs the schema registry's URL")
-    return avro_table.AvroMode(fields, registry)
+        raise IngestError(f"mode {mode} needs the schema registry's URL")
+    if mode == "avro":
+        return avro_table.AvroMode(fields, registry)
+    return protobuf_table.ProtobufMode(fields, registry)
 
 
 def add_columns(table: Table, new: Mapping[str, pa.DataType]) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +39,15 @@ class Registry:
 
     def schema(self, number: int) -> dict[str, Any]:
         """`GET /schemas/ids/N`: the answer, whose `schema` is the text of the schema."""
-        url = f"{self.url.rstrip('/')}/schemas/ids/{number}"
+        return self._get(f"schemas/ids/{number}", f"schema {number}")
+
+    def version(self, subject: str, version: int) -> dict[str, Any]:
+        """The same for a version of a subject, by which schemas refer to each other."""
+        path = f"subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"
+        return self._get(path, f"version {version} of '{subject}'")
+
+    def _get(self, path: str, what: str) -> dict[str, Any]:
+        url = f"{self.url.rstrip('/')}/{path}"
         request = urllib.request.Request(url, headers=self._headers())
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX) as answer:
@@ -46,7 +55,7 @@ class Registry:
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 404:
-                    raise UnknownSchema(f"schema {number} is not in the registry") from error
+                    raise UnknownSchema(f"{what} is not in the registry") from error
             raise RegistryError(f"{url}: {error.code} {error.reason}") from error
         except (OSError, ValueError) as error:
             raise RegistryError(f"{url}: {error}") from error

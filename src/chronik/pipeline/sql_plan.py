@@ -33,6 +33,8 @@ from chronik.pipeline.warehouse import (
 
 Mode = Literal["raw", "json"]
 Ranges = dict[TopicPartition, tuple[int, int]]
+LOG_MODES: Final = ("raw", "json")
+"""Modes whose records SQL can read from the log."""
 LETTERS_SUFFIX: Final = "__dlq"
 _RAW_NAMES = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 RAW: Final = pa.schema([SCHEMA.field(name) for name in _RAW_NAMES])
@@ -150,8 +152,8 @@ class _Planner:
         schema = schema_at(table, snapshot)
         state = state_at(table, snapshot)
         ranges = {}
-        # Avro needs its registry to be read from the log: SQL has the table alone.
-        if self._bootstrap is not None and table.properties.get(MODE) != "avro":
+        # What a registry describes cannot be read from the log without it: the table alone.
+        if self._bootstrap is not None and table.properties.get(MODE, "raw") in LOG_MODES:
             ranges = hot_ranges(self._bootstrap, topic, state)
         return View(view, topic, mode, schema, schema, False, files, size, ranges, state.next)
 
@@ -171,8 +173,9 @@ class _Planner:
 
 def _mode(table: Table) -> Mode:
     mode = table.properties.get(MODE, "raw")
-    assert mode in {"raw", "json", "avro"}, f"table '{table.name()[-1]}' has no mode: {mode}"
-    return "raw" if mode == "raw" else "json"  # Avro's rows have the columns of JSON's
+    known = {*LOG_MODES, "avro", "protobuf"}
+    assert mode in known, f"table '{table.name()[-1]}' has no mode: {mode}"
+    return "raw" if mode == "raw" else "json"  # the others have a column per field, as JSON has
 
 
 def _holds(letters: Table | None, batch_id: str) -> bool:
