@@ -17,7 +17,6 @@ from chronik.model.errors import ErrorCode
 from chronik.model.topic_configs import TopicConfig
 from chronik.replica.state import Appended, Duplicate, ReplicaState
 from chronik.sim.disk import SimDisk
-
 from chronik.storage.log import Log
 from chronik.storage.segment import LogConfig, Storage
 from chronik.trace.tracer import OFF
