@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 CLUSTERS := tests/cluster_nodes tests/cli/test_cluster.py tests/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench conformance soak lock generate clean
+.PHONY: help setup run test check bench peers conformance soak lock generate clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
@@ -46,6 +46,10 @@ bench: setup  ## side by side with Apache Kafka (needs java and mvn; see bench/c
 	$(BIN)/python bench/compare.py $(ARGS)
 	$(BIN)/python bench/pipeline.py $(PIPELINE_ARGS)
 
+peers:  ## the JVM's Kafka connector and Iceberg into .peers, as judges in the tests (needs mvn)
+	bench/spark-kafka.sh
+	bench/spark-iceberg.sh
+
 conformance: setup  ## kafka-python's own integration tests against a node (fetches its source package)
 	$(BIN)/python tools/conformance.py
 
@@ -53,7 +57,7 @@ soak: setup  ## the long runs
 	$(BIN)/pytest -m soak --soak $(ARGS)
 
 lock: setup  ## resolve the dependencies anew
-	$(BIN)/uv pip compile -q pyproject.toml --extra spark --group dev --generate-hashes --no-emit-index-url \
+	$(BIN)/uv pip compile -q pyproject.toml --extra spark --extra delta --extra protobuf --group dev --generate-hashes --no-emit-index-url \
 	  --no-header --universal --python-version 3.11 --upgrade -o requirements.lock
 
 generate: setup  ## message classes from kio's schema, and the protocol page from the handler table

@@ -80,5 +80,10 @@ def numbered(first: int, last: int, size: int = 20) -> list[Message]:
 def rows_of(table: Any) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """A raw table by pyiceberg, in the order of the log."""
     found = table.scan(selected_fields=("partition", "offset", "key", "value")).to_arrow()
+    return rows_of_arrow(found)
+
+
+def rows_of_arrow(found: Any) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    """The same of an Arrow table."""
     columns = [found.column(name).to_pylist() for name in ("partition", "offset", "key", "value")]
     return sorted(zip(*columns, strict=True), key=lambda row: row[:2])

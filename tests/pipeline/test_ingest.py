@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.pipeline.ingester import CONFLICT
 from tests.pipeline.kit import Log, numbered, rows_of
 
 from chronik.pipeline.fetch import DataLoss, OffsetRange
-from chronik.pipeline.ingest import Job, ingest_topic, open_table, settle_bad
+from chronik.pipeline.ingest import Job, ingest_forever, ingest_topic, open_table, settle_bad
 from chronik.pipeline.plan import IngestError, plan
 from chronik.pipeline.warehouse import (
     NEXT,
@@ -21,7 +22,6 @@ from chronik.pipeline.warehouse import (
     State,
     Warehouse,
     check_ranges,
-    commit_records,
     data_files,
     properties_of,
     state_of,
@@ -38,9 +38,11 @@ def job(log: Log, warehouse: Path, records_max: int = 1_000_000) -> Job:
     return Job(log.bootstrap, Warehouse(warehouse), records_max=records_max, parallelism=2)
 
 
-def start_ingester(log: Log, topic: str, warehouse: Path, records: int) -> "subprocess.Popen[str]":
+def start_ingester(
+    log: Log, topic: str, warehouse: Path, records: int, *more: str
+) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "tests.pipeline.ingester"]
-    command += [log.bootstrap, topic, str(warehouse), str(records)]
+    command += [log.bootstrap, topic, str(warehouse), str(records), *more]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as told:
@@ -71,6 +73,16 @@ def test_runs_go_on_where_the_table_ends(log: Log, tmp_path: Path) -> None:
     table = table_of(tmp_path, topic)
     assert rows_of(table) == log.read(topic, 2)
     assert sum(state_of(table).next.values()) == 400
+
+
+def test_rounds_begin_no_sooner_than_the_interval(log: Log, tmp_path: Path) -> None:
+    topic = log.topic()
+    log.send(topic, numbered(0, 10))
+    rounds = iter([False, False, False, True])
+    begun = time.perf_counter()
+    ingest_forever(job(log, tmp_path), [topic], 0.2, lambda: next(rounds))
+    assert time.perf_counter() - begun >= 3 * 0.2
+    assert rows_of(table_of(tmp_path, topic)) == log.read(topic, 1)
 
 
 def test_every_commit_says_which_offsets_it_holds(log: Log, tmp_path: Path) -> None:
@@ -145,8 +157,8 @@ def test_a_commit_between_other_commits_is_repeated(log: Log, tmp_path: Path) ->
     log.send(topic, numbered(0, 10))
     table = open_table(job(log, tmp_path), topic)
     stale = open_table(job(log, tmp_path), topic)
-    commit_records(table, [], {1: (0, 0)}, "another")
-    commit_records(stale, [], {0: (0, 10)}, "mine")
+    table.commit([], {1: (0, 0)}, "another")
+    stale.commit([], {0: (0, 10)}, "mine")
     assert state_of(table_of(tmp_path, topic)).next == {0: 10, 1: 0}
 
 
@@ -160,7 +172,7 @@ def test_a_topic_that_was_made_again_is_refused(log: Log, tmp_path: Path) -> Non
     topic = log.topic()
     log.send(topic, numbered(0, 10))
     table = open_table(job(log, tmp_path), topic)
-    commit_records(table, [], {0: (0, 50)}, "from the first life of the topic")
+    table.commit([], {0: (0, 50)}, "from the first life of the topic")
     with pytest.raises(IngestError, match="never taken back"):
         ingest_topic(job(log, tmp_path), topic)
 
@@ -212,10 +224,10 @@ def test_dead_letters_survive_a_crash_after_the_commit_that_names_them(
     topic = log.topic()
     crashed = job(log, tmp_path)
     table = open_table(crashed, topic)
-    commit_records(table, [], {0: (0, 1)}, "one", [write_letter(table, 0)])
+    table.commit([], {0: (0, 1)}, "one", [write_letter(table, 0)])
     for _ in range(2):  # the second time there is nothing left to do
         settle_bad(crashed.warehouse, open_table(job(log, tmp_path), topic))
-    letters = Warehouse(tmp_path).load(table.name()[-1] + "__dlq")
+    letters = Warehouse(tmp_path).load(table.name + "__dlq")
     assert letters is not None
     assert letters.scan().to_arrow().column("value").to_pylist() == [b"?"]
 
@@ -229,9 +241,9 @@ def test_dead_letters_are_not_doubled_after_their_snapshots_were_joined_and_expi
     table = open_table(job(log, tmp_path), topic)
     for number in range(2):
         files = [write_letter(table, number)]
-        commit_records(table, [], {0: (number, number + 1)}, f"batch {number}", files)
+        table.commit([], {0: (number, number + 1)}, f"batch {number}", files)
         settle_bad(Warehouse(tmp_path), table)
-    letters = Warehouse(tmp_path).load(table.name()[-1] + "__dlq")
+    letters = Warehouse(tmp_path).load(table.name + "__dlq")
     assert letters is not None
     assert compact(letters) == 2
     assert expire(letters, datetime.datetime.now(datetime.UTC)) == 2
@@ -247,7 +259,7 @@ def write_letter(table: Any, offset: int) -> str:
     from chronik.pipeline import dlq_table
     from chronik.pipeline.files import FileWriter
 
-    writer = FileWriter(f"{table.location()}/data/x", "bad")
+    writer = FileWriter(table.folders("x", f"{table.name}__dlq")[1], "bad")
     place = {"partition": 0, "offset": offset, "timestamp": 0}
     row = place | {"key": None, "value": b"?", "reason": "r"}
     writer.write(pa.RecordBatch.from_pylist([row], schema=dlq_table.ARROW))

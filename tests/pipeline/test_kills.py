@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 from tests import servers
-from tests.pipeline.kit import Log, numbered, rows_of
+from tests.pipeline.kit import Log, numbered, rows_of, rows_of_arrow
 from tests.pipeline.victim import RECORDS_PER_COMMIT
 
+from chronik.pipeline.delta_table import DeltaWarehouse
 from chronik.pipeline.ingest import Job, ingest_topic
 from chronik.pipeline.warehouse import Warehouse, data_files, state_of, table_name
 
@@ -134,6 +135,43 @@ def check_json(log: Log, warehouse: Path, topic: str, *, whole: bool) -> None:
     letters = Warehouse(warehouse).load(table_name(topic) + "__dlq")
     bad = [] if letters is None else rows_of(letters)
     # The letters of the last commit may still be on their way; none comes twice.
+    expected = [row for row in sent if row[3] and row[3][:1] != b"{"]
+    assert bad == expected if whole else set(bad) <= set(expected)
+    assert len(bad) == len(set(bad))
+
+
+def test_ingest_into_delta_may_die_anywhere(
+    log: Log, tmp_path: Path, victims: Victims, points: int
+) -> None:
+    pytest.importorskip("deltalake", reason="chronik[delta] is not installed")
+    chance = random.Random(SEED)
+    probe = log.topic(2)
+    log.send(probe, events(0, 800))
+    code, calls = victims.run("delta", log, tmp_path, probe)
+    assert (code, calls > 0) == (0, True)
+    topic = log.topic(2)
+    for number in range(points):
+        log.send(topic, events(number, 800))
+        code, _ = victims.run("delta", log, tmp_path, topic, chance.randrange(1, calls))
+        assert code in {0, KILLED}
+        check_delta(log, tmp_path, topic, whole=False)
+    assert victims.run("delta", log, tmp_path, topic)[0] == 0
+    check_delta(log, tmp_path, topic, whole=True)
+
+
+def check_delta(log: Log, warehouse: Path, topic: str, *, whole: bool) -> None:
+    """The table holds the log up to its offsets, and no letter is there twice."""
+    place = DeltaWarehouse(warehouse)
+    table = place.existing(topic)
+    if table is None:
+        return
+    ends = table.state().next
+    sent = [row for row in log.read(topic, 2) if whole or row[1] < ends.get(row[0], 0)]
+    found = table.table.to_pyarrow_table().to_pylist() if sent else []
+    good = [(p, o, json.loads(v or b"")["n"]) for p, o, _, v in sent if v and v[:1] == b"{"]
+    assert sorted((row["_partition"], row["_offset"], row["n"]) for row in found) == good
+    letters = place.existing(topic, "__dlq")
+    bad = [] if letters is None else rows_of_arrow(letters.table.to_pyarrow_table())
     expected = [row for row in sent if row[3] and row[3][:1] != b"{"]
     assert bad == expected if whole else set(bad) <= set(expected)
     assert len(bad) == len(set(bad))

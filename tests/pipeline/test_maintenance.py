@@ -24,7 +24,7 @@ def ingested(log: Log, tmp_path: Path) -> tuple[Job, str, Any]:
     log.send(topic, numbered(0, 300))
     job = Job(log.bootstrap, Warehouse(tmp_path), records_max=60)
     ingest_topic(job, topic)
-    return job, topic, job.warehouse.load(topic.replace("-", "_"))
+    return job, topic, Warehouse(tmp_path).load(topic.replace("-", "_"))
 
 
 def test_compaction_keeps_every_row_and_the_offsets(
@@ -69,9 +69,9 @@ def test_only_old_files_without_a_table_are_deleted(
     assert rows_of(table) == log.read(topic, 2)
 
 
-def test_all_of_it_as_one_job(log: Log, ingested: tuple[Job, str, Any]) -> None:
-    job, topic, table = ingested
-    done = maintain(job.warehouse, table.name()[-1], LATER)
+def test_all_of_it_as_one_job(log: Log, tmp_path: Path, ingested: tuple[Job, str, Any]) -> None:
+    _, topic, table = ingested
+    done = maintain(Warehouse(tmp_path), table.name()[-1], LATER)
     assert (done.compacted, done.expired, done.deleted) == (10, 5, 10)
     table.refresh()
     assert rows_of(table) == log.read(topic, 2)
@@ -90,11 +90,11 @@ def test_a_compaction_that_ingest_overtakes_gives_way(
     assert rows_of(stale) == log.read(topic, 2)
 
 
-def test_status_shows_the_lag(log: Log, ingested: tuple[Job, str, Any]) -> None:
-    job, topic, _ = ingested
+def test_status_shows_the_lag(log: Log, tmp_path: Path, ingested: tuple[Job, str, Any]) -> None:
+    _, topic, _ = ingested
     log.send(topic, numbered(0, 7), partition=1)
-    (found,) = status(log.bootstrap, job.warehouse)
+    (found,) = status(log.bootstrap, tmp_path)
     assert [one.lag for one in found.partitions] == [0, 7]
     assert (found.rows, found.files, found.bad) == (300, 10, 0)
-    (unknown,) = status(None, job.warehouse)
+    (unknown,) = status(None, tmp_path)
     assert unknown.partitions[0].lag is None

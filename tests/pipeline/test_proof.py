@@ -73,12 +73,11 @@ def test_a_skipped_offset_range_is_found(
     spark: Any, log: Log, tmp_path: Path, judge: Callable[[str], Verdict]
 ) -> None:
     from chronik.pipeline.ingest import Job, open_table
-    from chronik.pipeline.warehouse import commit_records
 
     topic = log.topic()
     log.send(topic, numbered(0, 100))
     table = open_table(Job(log.bootstrap, Warehouse(tmp_path)), topic)
-    commit_records(table, [], {0: (0, 40)}, "claims offsets whose records it does not have")
+    table.commit([], {0: (0, 40)}, "claims offsets whose records it does not have")
     ingest_once(log.bootstrap, [topic], tmp_path, spark=spark)
     verdict = judge(topic)
     assert verdict.total("lost") == 40

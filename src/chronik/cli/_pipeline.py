@@ -4,11 +4,14 @@ import functools
 import os
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from chronik.cli._output import quiet_end
+from chronik.cli._output import note, quiet_end
+
+if TYPE_CHECKING:
+    from chronik.pipeline.tables import Tables
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +44,39 @@ def catalog_option(function: F) -> F:
         help="A catalog instead of the folder's own: pyiceberg's properties, "
         "e.g. type=rest and uri=https://HOST, or type=glue.",
     )(function)
+
+
+def format_option(function: F) -> F:
+    """`--format`."""
+    return click.option(
+        "--format",
+        "table_format",
+        type=click.Choice(["iceberg", "delta"]),
+        default="iceberg",
+        show_default=True,
+        help="Of the tables. SQL, status and maintenance are for Iceberg tables.",
+    )(function)
+
+
+def tables_of(table_format: str, warehouse: str, catalog: dict[str, str]) -> "Tables":
+    """Where the tables are."""
+    from chronik.pipeline.delta_table import DeltaWarehouse
+    from chronik.pipeline.warehouse import Warehouse
+
+    if table_format == "iceberg":
+        return Warehouse(warehouse, catalog)
+    if catalog:
+        raise click.UsageError("Delta tables have no catalog: --catalog is for --format iceberg")
+    return DeltaWarehouse(warehouse)
+
+
+def tell_of_delta(warehouse: str, left_out: str) -> None:
+    """Names the Delta tables that a command for Iceberg tables says nothing about."""
+    from chronik.pipeline.delta_names import delta_names
+
+    names = delta_names(warehouse)
+    if names:
+        note(f"Delta tables are {left_out}: {', '.join(names)}.")
 
 
 def pairs(
@@ -108,6 +144,7 @@ def _known(error: Exception) -> str | None:
 
     from chronik.pipeline.avro_table import NoAvroError
     from chronik.pipeline.client import ClusterError
+    from chronik.pipeline.delta_table import NoDeltaError
     from chronik.pipeline.fetch import DataLoss
     from chronik.pipeline.plan import IngestError
     from chronik.pipeline.protobuf_schema import NoProtobufError
@@ -123,7 +160,7 @@ def _known(error: Exception) -> str | None:
         NoJavaError,
         OffsetConflict,
     )
-    said += (NoAvroError, NoProtobufError, RegistryError, WarehouseError, WrongCount)
+    said += (NoAvroError, NoDeltaError, NoProtobufError, RegistryError, WarehouseError, WrongCount)
     if isinstance(error, said):
         return str(error)
     return _first_line(error) if isinstance(error, PySparkException) else None

@@ -11,9 +11,12 @@ from chronik.cli._options import client_options, topic_name
 from chronik.cli._output import count_text, note, print_table
 from chronik.cli._pipeline import (
     catalog_option,
+    format_option,
     master_option,
     pairs,
     pipeline_command,
+    tables_of,
+    tell_of_delta,
     warehouse_option,
 )
 from chronik.cli.pipeline_status import command as status_command
@@ -21,12 +24,12 @@ from chronik.cli.pipeline_status import command as status_command
 if TYPE_CHECKING:
     from chronik.pipeline.ingest import Progress, TopicResult
     from chronik.pipeline.proof import Verdict
-    from chronik.pipeline.warehouse import Warehouse
+    from chronik.pipeline.tables import Tables
 
 
 @click.group("pipeline")
 def command() -> None:
-    """Topics become Iceberg tables, exactly once, on Spark."""
+    """Topics become Iceberg or Delta tables, exactly once, on Spark."""
 
 
 @command.command("ingest")
@@ -73,9 +76,10 @@ def command() -> None:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Pause before looking again, where nothing was new.",
+    help="Looks for new records, and commits them, at most so often.",
 )
 @click.option("--prove", "proving", is_flag=True, help="Compare table and log at the end.")
+@format_option
 @catalog_option
 @warehouse_option
 @master_option
@@ -87,6 +91,7 @@ def ingest(
     interval: float,
     proving: bool,
     metrics_port: int | None,
+    table_format: str,
     catalog: dict[str, str],
     warehouse: str,
     master: str,
@@ -103,17 +108,17 @@ def ingest(
     chronik pipeline ingest orders payments --warehouse /data/warehouse --prove --once
     chronik pipeline ingest shop.orders --alias shop.orders=orders --partition-by 'day(timestamp)'
     chronik pipeline ingest orders --mode avro --registry http://localhost:8081 --once
+    chronik pipeline ingest orders --format delta --once
     """
     from chronik.pipeline.ingest import ingest_forever, ingest_topic, spark_job
     from chronik.pipeline.session import require_java, session
-    from chronik.pipeline.warehouse import Warehouse
 
     if proving and not once:
         raise click.UsageError("--prove needs an end: add --once")
     settings = _job_settings(**options)
     require_java()
     require_reachable(bootstrap)
-    place = Warehouse(warehouse, catalog)
+    place = tables_of(table_format, warehouse, catalog)
     note(f"Starting Spark ({master}) ...")
     job = spark_job(session(master), bootstrap, place, progress=_show_progress, **settings)
     if metrics_port is not None:
@@ -175,7 +180,7 @@ def _show_result(result: "TopicResult", warehouse: str) -> None:
     )
 
 
-def _prove(bootstrap: str, topics: tuple[str, ...], warehouse: "Warehouse") -> None:
+def _prove(bootstrap: str, topics: tuple[str, ...], warehouse: "Tables") -> None:
     from chronik.pipeline.proof import prove
 
     note("Comparing tables and log ...")
@@ -202,6 +207,7 @@ def _show_verdict(verdict: "Verdict") -> None:
     type=click.Path(exists=True, dir_okay=False),
     help="A parquet file of what producers were told (columns topic, partition, offset, outcome).",
 )
+@format_option
 @catalog_option
 @warehouse_option
 @master_option
@@ -210,6 +216,7 @@ def _show_verdict(verdict: "Verdict") -> None:
 def prove_command(
     topics: tuple[str, ...],
     ledger: str | None,
+    table_format: str,
     catalog: dict[str, str],
     warehouse: str,
     master: str,
@@ -219,11 +226,10 @@ def prove_command(
     """Compare tables with the log, record by record; ends with 1 where they differ."""
     from chronik.pipeline.proof import prove
     from chronik.pipeline.session import require_java
-    from chronik.pipeline.warehouse import Warehouse
 
     require_java()
     require_reachable(bootstrap)
-    place = Warehouse(warehouse, catalog)
+    place = tables_of(table_format, warehouse, catalog)
     verdicts = [prove(bootstrap, one, place, ledger, master=master) for one in topics]
     for verdict in verdicts:
         _show_verdict(verdict)
@@ -261,3 +267,4 @@ def maintain_command(
     rows = [(one.table, one.compacted, one.expired, one.deleted) for one in done]
     columns = ("table", "files joined", "snapshots expired", "files deleted")
     print_table(columns, rows, numbers=columns[1:])
+    tell_of_delta(warehouse, "left to deltalake's optimize and vacuum")

@@ -11,7 +11,12 @@ import click
 from chronik.cli._client import require_reachable
 from chronik.cli._options import client_options
 from chronik.cli._output import json_option, note, print_json, print_table, size_text
-from chronik.cli._pipeline import catalog_option, pipeline_command, warehouse_option
+from chronik.cli._pipeline import (
+    catalog_option,
+    pipeline_command,
+    tell_of_delta,
+    warehouse_option,
+)
 
 if TYPE_CHECKING:
     from chronik.pipeline.status import TableStatus
@@ -63,6 +68,7 @@ def command(
         place = Warehouse(warehouse, catalog) if catalog else opened(warehouse)
         tables = [] if place is None else status(None if cold else bootstrap, place)
         _show(tables, warehouse, as_json, prometheus, again=watch is not None)
+        tell_of_delta(warehouse, "not shown here")
         if watch is None:
             return
         time.sleep(watch)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from chronik.pipeline import dlq_table, json_columns, modes, partitioning
@@ -25,20 +24,9 @@ from chronik.pipeline.offsets import split, to_json
 from chronik.pipeline.plan import IngestError, ends, left, plan
 from chronik.pipeline.registry import Registry
 from chronik.pipeline.session import session
+from chronik.pipeline.tables import IngestTable, Tables
 from chronik.pipeline.tasks import Counts, Outcome, Task, check_counts
-from chronik.pipeline.warehouse import (
-    BATCH,
-    MODE,
-    PARTITION_BY,
-    TOPIC,
-    OffsetConflict,
-    Warehouse,
-    add_files,
-    commit_records,
-    properties_of,
-    state_of,
-    table_name,
-)
+from chronik.pipeline.warehouse import MODE, PARTITION_BY, TOPIC, Warehouse, table_name
 
 RECORDS_PER_COMMIT_MAX = 5_000_000
 """Bounds what a crash makes do again, and the size of the files."""
@@ -92,7 +80,7 @@ class Job:
     """Everything a run needs; `tasks` maps a function over ranges, on Spark's executors."""
 
     bootstrap: str
-    warehouse: Warehouse
+    warehouse: Tables
     mode: str = "raw"
     isolation: int = READ_COMMITTED
     records_max: int = RECORDS_PER_COMMIT_MAX
@@ -134,16 +122,22 @@ def ingest_once(  # noqa: PLR0913 - options with names
 def ingest_forever(
     job: Job, topics: Sequence[str], interval_s: float, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Takes what is new, again and again; the pause is kept only where nothing was new."""
+    """Takes what is new, again and again: Spark's processing-time trigger.
+
+    Rounds begin at least `interval_s` apart, so that a steady trickle of records does not become a
+    commit each; a backlog is worked off within its round.
+    """
     while not stop():
-        if not any(ingest_topic(job, topic).commits for topic in topics):
-            time.sleep(interval_s)
+        begun = time.perf_counter()
+        for topic in topics:
+            ingest_topic(job, topic)
+        time.sleep(max(0.0, begun + interval_s - time.perf_counter()))
 
 
 def spark_job(
     spark: SparkSession,
     bootstrap: str,
-    warehouse: Warehouse,
+    warehouse: Tables,
     mode: str = "raw",
     **settings: Any,
 ) -> Job:
@@ -173,9 +167,9 @@ def ingest_topic(job: Job, topic: str) -> TopicResult:
     table = open_table(job, topic)
     with Cluster(job.bootstrap) as cluster:
         target = ends(cluster, topic, job.isolation)
-    result = TopicResult(topic, table.name()[-1])
-    total = left(state_of(table), target)
-    job.counters.left(topic, target, state_of(table).next)
+    result = TopicResult(topic, table.name)
+    total = left(table.state(), target)
+    job.counters.left(topic, target, table.state().next)
     done = 0
     for ranges in _batches(job, table, topic, target):
         counts = run_batch(job, table, topic, ranges)
@@ -183,32 +177,32 @@ def ingest_topic(job: Job, topic: str) -> TopicResult:
         result.rows, result.bad = result.rows + counts.rows, result.bad + counts.bad
         result.gaps += counts.gaps
         result.commits += 1
-        state = state_of(table)
+        state = table.state()
         job.counters.committed(topic, counts, state.committed_ms or 0)
         job.counters.left(topic, target, state.next)
         result.seconds = time.perf_counter() - begun
         job.progress(Progress(topic, done, total, result.rows, result.bad, result.seconds))
-    result.next_offsets = state_of(table).next
+    result.next_offsets = table.state().next
     return result
 
 
 def _batches(
-    job: Job, table: Table, topic: str, target: Mapping[TopicPartition, int]
+    job: Job, table: IngestTable, topic: str, target: Mapping[TopicPartition, int]
 ) -> Iterator[list[OffsetRange]]:
     """The ranges of one commit after the other, planned from what is committed."""
     with Cluster(job.bootstrap) as cluster:
-        while ranges := plan(cluster, state_of(table), topic, target, job.records_max):
+        while ranges := plan(cluster, table.state(), topic, target, job.records_max):
             yield ranges
 
 
-def open_table(job: Job, topic: str) -> Table:
+def open_table(job: Job, topic: str) -> IngestTable:
     """The topic's table, made if need be, its dead letters settled."""
     name = job.aliases.get(topic) or table_name(topic)
     properties = {TOPIC: topic, MODE: job.mode}
     if job.partition_by:
         properties[PARTITION_BY] = ";".join(map(str, job.partition_by))
     by = [(modes.place_column(job.mode, one.column), one) for one in job.partition_by]
-    table = job.warehouse.create(name, modes.schema_of(job.mode), properties, by)
+    table = job.warehouse.open(name, modes.schema_of(job.mode), properties, by)
     for told, wanted in properties.items():
         if table.properties.get(told) != wanted:
             raise IngestError(
@@ -222,7 +216,7 @@ def open_table(job: Job, topic: str) -> Table:
 # -- one batch
 
 
-def run_batch(job: Job, table: Table, topic: str, ranges: list[OffsetRange]) -> Counts:
+def run_batch(job: Job, table: IngestTable, topic: str, ranges: list[OffsetRange]) -> Counts:
     """Writes and commits the ranges."""
     batch_id = uuid.uuid4().hex
     outcomes = _write(job, table, ranges, batch_id)
@@ -232,27 +226,27 @@ def run_batch(job: Job, table: Table, topic: str, ranges: list[OffsetRange]) -> 
     taken = {one.partition: (one.start, one.end) for one in ranges}
     bad_files = [one.path for one in files if one.bad]
     good_files = [one for one in files if not one.bad]
-    commit_records(table, good_files, taken, batch_id, bad_files, counts.told())
+    table.commit(good_files, taken, batch_id, bad_files, counts.told())
     settle_bad(job.warehouse, table)
     return counts
 
 
-def _write(job: Job, table: Table, ranges: list[OffsetRange], batch_id: str) -> list[Outcome]:
+def _write(job: Job, table: IngestTable, ranges: list[OffsetRange], batch_id: str) -> list[Outcome]:
     """Every task's files. Where tasks found new columns of different types, they run again."""
-    folder = f"{table.location()}/data/{batch_id}"
+    folder, bad_folder = table.folders(batch_id, table.name + dlq_table.SUFFIX)
     by = partitioning.parse(table.properties.get(PARTITION_BY, ""))
     known = modes.columns_of(table)
     found: Mapping[str, pa.DataType] = {}
     while True:
         mode = modes.mode_of(table, {**known, **found}, job.registry)
-        work = Task(job.bootstrap, folder, job.isolation, mode, by)
+        work = Task(job.bootstrap, folder, job.isolation, mode, by, bad_folder)
         outcomes: list[Outcome] = list(job.tasks(work, split(ranges, job.parallelism)))
         settled = dict(found)
         for one in outcomes:
             settled = json_columns.merged(settled, one.new)
         same = all(settled.get(name) == kind for one in outcomes for name, kind in one.new.items())
         if same and not any(one.widened for one in outcomes):
-            modes.add_columns(table, settled)
+            table.add_columns(settled)
             return outcomes
         found = settled
 
@@ -283,29 +277,14 @@ def log_records(
 # -- dead letters
 
 
-def settle_bad(warehouse: Warehouse, table: Table) -> None:
+def settle_bad(warehouse: Tables, table: IngestTable) -> None:
     """Adds the bad files that the table's last commit names to the dead letter table, once.
 
     The table's commit is the intent; this completes it, now or after a crash.
     """
-    state = state_of(table)
+    state = table.state()
     if not state.bad_files:
         return
     properties = {TOPIC: table.properties[TOPIC], MODE: "dlq"}
-    name = table.name()[-1] + dlq_table.SUFFIX
-    letters = warehouse.create(name, dlq_table.ARROW, properties)
-
-    def told(fresh: Table) -> dict[str, str]:
-        if _holds(fresh, state.batch_id):
-            raise OffsetConflict("the dead letters are already there")
-        return {BATCH: state.batch_id}
-
-    if not _holds(letters, state.batch_id):
-        try:
-            add_files(letters, state.bad_files, told)
-        except OffsetConflict:
-            return
-
-
-def _holds(letters: Table, batch_id: str) -> bool:
-    return any(properties_of(one).get(BATCH) == batch_id for one in letters.snapshots())
+    letters = warehouse.open(table.name + dlq_table.SUFFIX, dlq_table.ARROW, properties)
+    letters.add_once(state.bad_files, state.batch_id)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -21,13 +20,8 @@ from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster
 from chronik.pipeline.ingest import log_records
 from chronik.pipeline.session import session
 from chronik.pipeline.table_rows import table_rows
-from chronik.pipeline.warehouse import (
-    MODE,
-    State,
-    Warehouse,
-    state_of,
-    table_name,
-)
+from chronik.pipeline.tables import IngestTable, Tables
+from chronik.pipeline.warehouse import MODE, State, Warehouse, table_name
 
 EXAMPLES_MAX = 5
 _JSON_TEXT = r"^(\{.*\}|\[.*\]|-?[0-9.]+([eE][+-]?[0-9]+)?)$"
@@ -98,7 +92,7 @@ class Verdict:
 def prove(
     bootstrap: str,
     topic: str,
-    warehouse: str | Path | Warehouse,
+    warehouse: str | Path | Tables,
     ledger: Any = None,
     *,
     spark: SparkSession | None = None,
@@ -110,15 +104,15 @@ def prove(
     ("ok" for acknowledged) of what producers sent; rows of another `kind` than "send" are ignored.
     """
     spark = spark or session(master)
-    place = warehouse if isinstance(warehouse, Warehouse) else Warehouse(warehouse)
-    table = place.of_topic(topic)
+    place = Warehouse(warehouse) if isinstance(warehouse, str | Path) else warehouse
+    table = place.existing(topic)
     if table is None:
         return Verdict(topic, table_name(topic), [], problems=("there is no table",))
-    name = table.name()[-1]
+    name = table.name
     if table.properties[MODE] not in {"raw", "json"}:
         return Verdict(topic, name, [], problems=("only raw and JSON tables can be proven",))
     starts, ends = _log_edges(bootstrap, topic)
-    state = _still_there(state_of(table), starts)
+    state = _still_there(table.state(), starts)
     log, stored = _sides(spark, bootstrap, topic, place, table, state)
     found = _compare(log, stored, state, ends)
     verdict = Verdict(topic, name, found, problems=_shrunk(state, ends))
@@ -152,7 +146,7 @@ def _shrunk(state: State, ends: dict[int, int]) -> tuple[str, ...]:
 
 
 def _sides(
-    spark: SparkSession, bootstrap: str, topic: str, place: Warehouse, table: Table, state: State
+    spark: SparkSession, bootstrap: str, topic: str, place: Tables, table: IngestTable, state: State
 ) -> tuple[DataFrame, DataFrame]:
     ranges = {
         (topic, one): (state.first[one], state.next[one])
@@ -165,7 +159,7 @@ def _sides(
         log = _hashed(raw_table.rows(records), raw_table.ARROW.names)
         stored = _hashed(table_rows(spark, table, raw_table.ARROW), raw_table.ARROW.names)
     else:
-        letters = place.load(table.name()[-1] + dlq_table.SUFFIX)
+        letters = place.existing(topic, dlq_table.SUFFIX)
         log, stored = _json_sides(spark, records, table, letters)
     return log, stored.where(~_before(state.first))
 
@@ -179,9 +173,9 @@ def _before(first: dict[int, int]) -> Column:
 
 
 def _json_sides(
-    spark: SparkSession, records: DataFrame, table: Table, letters: Table | None
+    spark: SparkSession, records: DataFrame, table: IngestTable, letters: IngestTable | None
 ) -> tuple[DataFrame, DataFrame]:
-    fields = json_table.fields_in(table.schema().as_arrow())
+    fields = json_table.fields_in(table.schema())
     schema = json_table.arrow_schema(fields)
     judged = json_table.judged(records, fields)
     texts = [one.name for one in schema if one.type == pa.string()]

@@ -17,6 +17,7 @@ from pyiceberg.table.snapshots import Snapshot
 from chronik.pipeline.arrow_types import small_types
 from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster, TopicPartition
 from chronik.pipeline.decode import SCHEMA
+from chronik.pipeline.delta_names import delta_names
 from chronik.pipeline.sql_text import AsOf, BadQuery, names, system_names, without_time_travel
 from chronik.pipeline.warehouse import (
     BAD_FILES,
@@ -107,6 +108,8 @@ def plan(
     views = [view for name in _topic_tables(tables.values()) for view in planner.views(name, named)]
     for view, (name, when) in past.items():
         views += _Planner(place, None, when).views(tables[name], {name}, view)
+    if isinstance(warehouse, str | Path):
+        refuse_delta(warehouse, named - set(tables))
     if bootstrap is not None and as_of is None:
         views += log_views(bootstrap, named - set(tables), mode)
     return Plan(plain, views, sorted(system_names(text)))
@@ -117,6 +120,16 @@ def opened(warehouse: str | Path | Warehouse) -> Warehouse | None:
     if isinstance(warehouse, Warehouse):
         return warehouse
     return Warehouse(warehouse) if (Path(warehouse) / CATALOG_FILE).exists() else None
+
+
+def refuse_delta(warehouse: str | Path, unknown: Collection[str]) -> None:
+    """A Delta table is refused by its name rather than read from the log alone."""
+    for name in delta_names(warehouse):
+        if name.lower() in unknown:
+            raise BadQuery(
+                f"'{name}' is a Delta table, and SQL reads Iceberg tables: read it with Spark's "
+                "Delta, duckdb's delta_scan or the package deltalake"
+            )
 
 
 def _topic_tables(tables: Collection[str]) -> list[str]:

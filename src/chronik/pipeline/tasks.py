@@ -81,12 +81,14 @@ class Task:
     isolation: int
     mode: Mode
     partition_by: tuple[PartitionBy, ...] = ()
+    bad_folder: str = ""
+    """Of the dead letters, where that is another."""
 
     def __call__(self, wanted: OffsetRange) -> Outcome:
         shape = self.mode.shape()
         name = f"{wanted.partition:05d}-{wanted.start:020d}"
         good = TableWriter(self.folder, name, self.partition_by)
-        bad = TableWriter(self.folder, f"bad-{name}")
+        bad = TableWriter(self.bad_folder or self.folder, f"bad-{name}")
         offsets = Offsets(wanted)
         for batch in read_range(
             self.bootstrap, wanted, columns=shape.columns, isolation=self.isolation

@@ -26,6 +26,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
 
+from chronik.pipeline.arrow_types import small_types
 from chronik.pipeline.data_files import described, footer_of
 from chronik.pipeline.files import Written
 from chronik.pipeline.partitioning import PartitionBy
@@ -112,6 +113,16 @@ class Warehouse:
             pass  # another ingester made it first
         return self.catalog.load_table((NAMESPACE, name))
 
+    def open(
+        self,
+        name: str,
+        schema: pa.Schema,
+        properties: Mapping[str, str],
+        partition_by: Sequence[tuple[str, PartitionBy]] = (),
+    ) -> "IcebergTable":
+        """The same, as ingest sees it."""
+        return IcebergTable(self.create(name, schema, properties, partition_by))
+
     def of_topic(self, topic: str) -> Table | None:
         """The table of a topic, by whatever name it has."""
         table = self.load(table_name(topic))
@@ -119,6 +130,13 @@ class Warehouse:
             return table
         name = self.topics().get(topic)
         return None if name is None else self.load(name)
+
+    def existing(self, topic: str, suffix: str = "") -> "IcebergTable | None":
+        """The table of a topic, or its dead letter table, as ingest sees it."""
+        table = self.of_topic(topic)
+        if table is not None and suffix:
+            table = self.load(table.name()[-1] + suffix)
+        return None if table is None else IcebergTable(table)
 
     def names(self) -> list[str]:
         """Every table."""
@@ -295,6 +313,59 @@ def replace_files(
 def _counted(table: Table, path: str) -> Written:
     """A file whose writer is gone: what it says of itself is believed."""
     return Written(path, footer_of(table.io, path).num_rows)
+
+
+class IcebergTable:
+    """One table as ingest sees it (`tables.IngestTable`); `table` is pyiceberg's."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    @property
+    def name(self) -> str:
+        return self.table.name()[-1]
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.table.properties
+
+    def folders(self, batch_id: str, _letters: str) -> tuple[str, str]:
+        folder = f"{self.table.location()}/data/{batch_id}"
+        return folder, folder
+
+    def schema(self) -> pa.Schema:
+        return small_types(self.table.schema().as_arrow())
+
+    def files(self) -> list[str]:
+        return data_files(self.table)
+
+    def state(self) -> State:
+        return state_of(self.table)
+
+    def add_columns(self, new: Mapping[str, pa.DataType]) -> None:
+        if new:
+            with quiet(), self.table.update_schema() as update:
+                update.union_by_name(pa.schema(list(new.items())))
+
+    def commit(
+        self,
+        files: Sequence[Written],
+        ranges: Ranges,
+        batch_id: str,
+        bad_files: Sequence[str] = (),
+        counts: Mapping[str, str] | None = None,
+    ) -> None:
+        commit_records(self.table, files, ranges, batch_id, bad_files, counts)
+
+    def add_once(self, files: Sequence[str], batch_id: str) -> None:
+        def told(fresh: Table) -> dict[str, str]:
+            if any(properties_of(one).get(BATCH) == batch_id for one in fresh.snapshots()):
+                raise OffsetConflict("the batch is already there")
+            return {BATCH: batch_id}
+
+        with contextlib.suppress(OffsetConflict):
+            told(self.table)  # the files may be gone by now
+            add_files(self.table, files, told)
 
 
 @contextlib.contextmanager
