@@ -21,11 +21,12 @@ from chronik.audit_spark.ledgers import events
 from chronik.audit_spark.order import units_of
 from chronik.audit_spark.reduce import Reduced, everything, reduced
 from chronik.audit_spark.rules import judge_history
+from chronik.audit_spark.session import kept_whole, plan_for
 from chronik.audit_spark.sources import Unit
 from chronik.audit_spark.traces import trace_events, where_lost
 from chronik.audit_spark.wanted import Wanted
 
-SAMPLE_VALUES = 100_000
+SAMPLE_VALUES = 50_000
 """About so many values give the latencies and curves of a large ledger."""
 
 
@@ -133,14 +134,11 @@ def _left_out(chosen: Reduced, history: History) -> dict[str, int]:
 
 
 def _sample(spark: SparkSession, units: Sequence[Unit], step: int) -> DataFrame:
-    """One row per sampled value that was sent, with the time of its first read."""
+    """One row per sampled value that was sent."""
     wanted = Wanted(everything=False, notes=False, sample_step=step)
-    sampled = events(spark, units, wanted).localCheckpoint()
-    sends = tables_of.sends(sampled).localCheckpoint()
-    given = tables_of.records(sampled, sends).localCheckpoint()
-    reads = tables_of.reads(given, tables_of.values(given, sends))
-    known = reads.where("end_ns >= 0").groupBy(*VALUE).agg(f.min("end_ns").alias("read_ns"))
-    return sends.join(known, list(VALUE), "left").localCheckpoint()
+    sampled = kept_whole(events(spark, units, wanted))
+    plan_for(spark, sampled.count())
+    return measures.sampled_sends(sampled).localCheckpoint()
 
 
 def _write(

@@ -114,6 +114,21 @@ def percentiles(found: DataFrame, latency: Column) -> dict[str, float]:
     }
 
 
+def sampled_sends(events: DataFrame) -> DataFrame:
+    """One row per value that was sent, with the time of its first read: a single aggregation."""
+    is_send, is_record = f.col("kind") == "send", f.col("kind") == "record"
+    sender = f.when(is_send & (f.col("sender") == ""), f.col("process")).otherwise(f.col("sender"))
+    known = is_record & (f.col("end_ns") >= 0)
+    found = events.groupBy(sender.alias("sender"), "sequence").agg(
+        f.max(f.when(is_send, f.col("begin_ns"))).alias("begin_ns"),
+        f.max(f.when(is_send, f.col("end_ns"))).alias("end_ns"),
+        f.max(f.when(is_send, (f.col("outcome") == "ok").cast("int"))).alias("acked"),
+        f.min(f.when(known, f.col("end_ns"))).alias("read_ns"),
+    )
+    outcome = f.when(f.col("acked") == 1, "ok").otherwise("")
+    return found.where("acked IS NOT NULL").withColumn("outcome", outcome)
+
+
 def deliveries(sends: DataFrame) -> DataFrame:
     """One row per value whose send and first read have known times."""
     return sends.where("read_ns IS NOT NULL AND begin_ns >= 0")

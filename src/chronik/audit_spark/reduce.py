@@ -15,6 +15,7 @@ from chronik.audit_spark.ledgers import events
 from chronik.audit_spark.order import Array
 from chronik.audit_spark.realtime import overtaken
 from chronik.audit_spark.screen import spans, suspicious
+from chronik.audit_spark.session import MANY_ROWS, kept_whole, plan_for
 from chronik.audit_spark.sources import Unit
 from chronik.audit_spark.wanted import Wanted
 
@@ -37,7 +38,9 @@ class Reduced(NamedTuple):
 
 def everything(spark: SparkSession, units: Sequence[Unit]) -> Reduced:
     rows = events(spark, units).localCheckpoint()
-    return Reduced(rows, None, None, rows.count())
+    count = rows.count()
+    plan_for(spark, count)
+    return Reduced(kept_whole(rows) if count < MANY_ROWS else rows, None, None, count)
 
 
 def reduced(
@@ -48,8 +51,9 @@ def reduced(
     share_max: float = ROWS_SHARE_MAX,
 ) -> Reduced:
     """Screens the blocks of the logs and reads the rows of those that are not clean."""
-    found = blocks(spark, units, block_size).localCheckpoint()
-    notes = events(spark, units, NOTES).localCheckpoint()
+    found = kept_whole(blocks(spark, units, block_size))
+    notes = kept_whole(events(spark, units, NOTES))
+    plan_for(spark, found.count())
     bad = suspicious(found, notes, block_size, policy).localCheckpoint()
     total = _rows_of(found)
     if _share_names(found) or _rows_of(found.join(bad, list(BLOCK_KEY))) > share_max * total:
@@ -63,6 +67,7 @@ def reduced(
     if values or not more.isEmpty():
         bad = bad.unionByName(more)
         rows = _read(spark, units, bad, block_size, values)
+    plan_for(spark, rows.count())
     return Reduced(rows, _context(found, bad, rows, block_size), found, total)
 
 
@@ -91,7 +96,7 @@ def _read(
         numbers[one["topic"], one["partition"]].append(one["block"])
     chosen = {key: np.array(sorted(found), np.int64) for key, found in numbers.items()}
     wanted = Wanted(everything=False, blocks=chosen, block_size=block_size, values=values)
-    return events(spark, units, wanted).localCheckpoint()
+    return kept_whole(events(spark, units, wanted))
 
 
 def _late_blocks(found: DataFrame, rows: DataFrame, block_size: int) -> DataFrame:

@@ -9,8 +9,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from chronik.cli._audit_engine import AUTO, ENGINES, SPARK, chosen_engine, spark_verdict
+
 if TYPE_CHECKING:
-    from chronik.audit.anomaly import Verdict
+    from chronik.audit.anomaly import Policy, Verdict
     from chronik.audit.rows import Row
     from chronik.trace.events import TraceEvent
 
@@ -33,6 +35,10 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 )
 @click.option("--stall-fails", is_flag=True, help="A stall is an anomaly, not a warning.")
 @click.option("--at-least-once", is_flag=True, help="Brokers failed: retries may duplicate.")
+@click.option("--engine", type=click.Choice(ENGINES), default=AUTO, help="Where it is judged.")
+@click.option("--master", default="local[*]", help="Spark master.", show_default=True)
+@click.option("--exact-joins", is_flag=True, help="Spark: judge every row, screen no blocks.")
+@click.option("--tables", type=click.Path(path_type=Path), help="Spark: write Parquet tables here.")
 def audit(
     ledgers: tuple[Path, ...],
     *,
@@ -42,33 +48,62 @@ def audit(
     replicas: tuple[Path, ...],
     stall_fails: bool,
     at_least_once: bool,
+    engine: str,
+    master: str,
+    exact_joins: bool,
+    tables: Path | None,
 ) -> None:
     """Judges ledger files, directories of them, or JSON lines of Kafka's Verifiable clients."""
     from chronik.audit.anomaly import Level, Policy
     from chronik.audit.report import write_report
-    from chronik.audit.verdict import judge
-    from chronik.audit.verify import add_losses
+    from chronik.cli.diagnose import trace_folders
 
     level = Level.FAIL if stall_fails else Level.WARN
-    rows = _ledger_rows(ledgers)
-    verdict = judge(rows, Policy(stall_level=level, at_least_once=at_least_once))
-    # A node that died may hold what was never committed: its files locate, they do not judge.
-    add_losses(verdict, rows + _replica_rows(rows, replicas))
-    events = _events(traces)
-    if traces:
-        from chronik.audit.where import where_lost
-
-        verdict.measures["where_lost"] = where_lost(rows, events)
+    policy = Policy(stall_level=level, at_least_once=at_least_once)
+    if tables or exact_joins or chosen_engine(engine, ledgers) == SPARK:
+        if replicas:
+            raise click.UsageError("--replicas is read in memory: add --engine memory")
+        verdict = spark_verdict(
+            ledgers,
+            policy,
+            master,
+            exact_joins=exact_joins,
+            tables=tables,
+            traces=trace_folders(traces) if traces else (),
+        )
+    else:
+        verdict = _judged_in_memory(ledgers, policy, traces, replicas, plots=report is not None)
     if report:
-        from chronik.audit.plots import plot_data
-
-        verdict.measures["plots"] = plot_data(rows, events)
         report.write_text(write_report("chronik audit", {"audit": verdict}, []), encoding="utf-8")
     if as_json:
         click.echo(json.dumps(verdict.to_dict(), indent=2))
     else:
         show_verdict(verdict, "audit")
     sys.exit(OK if verdict.ok else ANOMALIES)
+
+
+def _judged_in_memory(
+    ledgers: tuple[Path, ...],
+    policy: "Policy",
+    traces: tuple[Path, ...],
+    replicas: tuple[Path, ...],
+    *,
+    plots: bool,
+) -> "Verdict":
+    from chronik.audit.plots import plot_data
+    from chronik.audit.verdict import judge
+    from chronik.audit.verify import add_losses
+    from chronik.audit.where import where_lost
+
+    rows, events = _ledger_rows(ledgers), _events(traces)
+    verdict = judge(rows, policy)
+    # A node that died may hold what was never committed: its files locate, they do not judge.
+    add_losses(verdict, rows + _replica_rows(rows, replicas))
+    if traces:
+        verdict.measures["where_lost"] = where_lost(rows, events)
+    if plots:
+        verdict.measures["plots"] = plot_data(rows, events)
+    return verdict
 
 
 def _events(traces: tuple[Path, ...]) -> "list[TraceEvent]":
