@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from chronik.audit.ledger import BATCH_ROWS_MAX, INTENT_RANGE, LedgerWriter
+from chronik.audit.ledger import BATCH_ROWS_MAX, LedgerWriter
 from chronik.audit.rows import Kind, Outcome, Row
+from chronik.audit.send_log import INTENT_RANGE
 
 Array = Any
 RUN = 512
@@ -24,8 +25,8 @@ RUN_NS = 512_000
 LATENCY_NS = 9_000_000
 POLL_ROWS = 500
 TOPIC = "t"
-CHANGES = ("none", "drop", "duplicate", "swap", "exchange", "corrupt", "hide", "invent", "reorder")
-EXPECTED = {
+RUN_ID = 0xBE_9C_4
+EXPECTED: dict[str, dict[str, int]] = {
     "none": {},
     "drop": {"lost-write": 1},
     "duplicate": {"duplicate": 1},
@@ -33,10 +34,17 @@ EXPECTED = {
     "exchange": {"inconsistent-offsets": 2},
     "corrupt": {"corrupt": 1},
     "hide": {"unseen": 1},
+    "truncate": {"truncation": 1},
     "invent": {"phantom": 1},
+    "reread": {"nonmonotonic-poll": 1},
+    "resurrect": {"aborted-read": 1},
     "reorder": {"realtime-order": 1},
 }
 """Each change of one event, and the only anomaly that it is."""
+CHANGES = tuple(EXPECTED)
+_LONGER = ("duplicate", "invent", "resurrect")
+"""The log has one record more than was acked."""
+_AT_END = (*_LONGER, "hide", "truncate", "reread")
 
 
 class Shape(NamedTuple):
@@ -48,6 +56,16 @@ class Shape(NamedTuple):
     partitions: int = 6
     change: str = "none"
     seed: int = 0
+    name: str = ""
+    """Goes before the names of the topic and of the processes."""
+
+    @property
+    def topic(self) -> str:
+        return self.name + TOPIC
+
+    @property
+    def sends_per_producer(self) -> int:
+        return self.runs // self.producers * RUN
 
     @property
     def runs_per_partition(self) -> int:
@@ -78,30 +96,46 @@ def checksums(sender: Array, sequences: Array) -> Array:
 
 
 def _writer(directory: Path, name: str) -> LedgerWriter:
-    return LedgerWriter(directory / f"{name}.ledger", "bench", name, now_ns=lambda: 0)
+    return LedgerWriter(directory / f"{name}.ledger", f"{RUN_ID:016x}", name, now_ns=lambda: 0)
 
 
 def _write_producer(directory: Path, shape: Shape, producer: int) -> int:
     """Run r of the topic is of producer r % producers; its partition goes round."""
     rows = 0
-    with _writer(directory, f"p{producer}") as ledger:
+    with _writer(directory, f"{shape.name}p{producer}") as ledger:
         ledger.note(Kind.CLIENT, "idempotent=true clock=bench")
-        ledger.note(Kind.TOPIC, f"partitions={shape.partitions}", TOPIC)
+        ledger.note(Kind.TOPIC, f"partitions={shape.partitions}", shape.topic)
         own = np.arange(producer, shape.runs, shape.producers)
         per_batch = BATCH_ROWS_MAX // RUN
         for first in range(0, len(own), per_batch):
             runs = own[first : first + per_batch]
             ledger.append(
-                Row(Kind.INTENT, topic=TOPIC, sequence=first * RUN, records=len(runs) * RUN)
+                Row(Kind.INTENT, topic=shape.topic, sequence=first * RUN, records=len(runs) * RUN)
             )
             ledger.flush()
             columns = _sends(shape, producer, runs, first * RUN)
             rows += len(columns["sequence"])
             ledger.write(len(columns["sequence"]), columns)
-        end = Row(Kind.INTENT, topic=TOPIC, sequence=len(own) * RUN, records=0)
+        if shape.change == "resurrect" and producer == 0:
+            ledger.append(_failed(shape))
+        end = Row(Kind.INTENT, topic=shape.topic, sequence=len(own) * RUN, records=0)
         ledger.append(end)
     assert BATCH_ROWS_MAX <= INTENT_RANGE
     return rows
+
+
+def _failed(shape: Shape) -> Row:
+    """A send that was refused, after all others."""
+    sequence = shape.sends_per_producer
+    send = Row(Kind.SEND, begin_ns=shape.runs * RUN_NS, end_ns=(shape.runs + 1) * RUN_NS)
+    return send._replace(
+        topic=shape.topic,
+        partition=0,
+        sequence=sequence,
+        checksum=int(checksums(np.int64(0), np.int64(sequence))),
+        outcome=Outcome.FAIL,
+        detail="refused",
+    )
 
 
 def _places(shape: Shape, runs: Array) -> tuple[Array, Array]:
@@ -116,18 +150,20 @@ def _sends(shape: Shape, producer: int, runs: Array, first: int) -> dict[str, An
     partitions, bases = _places(shape, runs)
     inside = np.arange(RUN)
     sequences = np.arange(first, first + len(runs) * RUN)
-    begins = runs * RUN_NS
-    if shape.change == "reorder" and producer == 0 and shape.runs // 2 // 2 * 2 in runs:
-        begins = begins + (runs == shape.runs // 2 // 2 * 2) * (LATENCY_NS + 2 * RUN_NS)
+    begins = np.repeat(runs * RUN_NS, RUN)
+    if shape.change == "reorder" and producer == 0:
+        # One send begins after the next run of the other producer was acked.
+        late = shape.runs // 2 // shape.producers * shape.producers
+        begins[::RUN][runs == late] += LATENCY_NS + 2 * RUN_NS
     columns = {
         "sequence": sequences,
         "partition": np.repeat(partitions, RUN),
         "offset": (bases[:, None] + inside).ravel(),
-        "begin_ns": np.repeat(begins, RUN),
-        "end_ns": np.repeat(begins + LATENCY_NS, RUN),
+        "begin_ns": begins,
+        "end_ns": begins + LATENCY_NS,
         "checksum": checksums(np.int64(producer), sequences),
     }
-    shared: dict[str, Any] = {"kind": Kind.SEND, "topic": TOPIC, "outcome": Outcome.OK}
+    shared: dict[str, Any] = {"kind": Kind.SEND, "topic": shape.topic, "outcome": Outcome.OK}
     return shared | {name: pa.array(values, pa.int64()) for name, values in columns.items()}
 
 
@@ -135,21 +171,25 @@ def _write_consumer(directory: Path, shape: Shape, consumer: int) -> int:
     rows = 0
     own = range(consumer, shape.partitions, shape.consumers)
     length = shape.runs_per_partition * RUN
-    with _writer(directory, f"c{consumer}") as ledger:
+    with _writer(directory, f"{shape.name}c{consumer}") as ledger:
         ledger.note(Kind.CLIENT, "isolation=read_committed clock=bench")
         for partition in own:
-            ledger.append(Row(Kind.ASSIGN, topic=TOPIC, partition=partition, position=0))
+            ledger.append(Row(Kind.ASSIGN, topic=shape.topic, partition=partition, position=0))
         ledger.flush()
         for partition, low in _turns(own, length):
             records = _records(shape, partition, low, min(length, low + BATCH_ROWS_MAX))
             if partition == 0:
                 _change(shape, records, length, low)
-            rows += _write_records(ledger, records)
+            rows += _write_records(ledger, shape, records)
         for partition in own:
-            longer = partition == 0 and shape.change in ("duplicate", "invent")
-            row = Row(Kind.LOG, topic=TOPIC, partition=partition, position=0)
-            ledger.append(row._replace(offset=length + longer))
+            end = length + (_end_change(shape.change) if partition == 0 else 0)
+            row = Row(Kind.LOG, topic=shape.topic, partition=partition, position=0)
+            ledger.append(row._replace(offset=end))
     return rows
+
+
+def _end_change(change: str) -> int:
+    return int(change in _LONGER) - int(change == "truncate")
 
 
 def _turns(partitions: range, length: int) -> Iterator[tuple[int, int]]:
@@ -177,12 +217,15 @@ def _records(shape: Shape, partition: int, low: int, high: int) -> dict[str, Arr
     }
 
 
-def _write_records(ledger: LedgerWriter, records: dict[str, Array]) -> int:
-    names = np.array([*(f"p{n}" for n in range(64)), "nobody"])
-    columns: dict[str, Any] = {"kind": Kind.RECORD, "topic": TOPIC, "outcome": Outcome.OK}
+def _write_records(ledger: LedgerWriter, shape: Shape, records: dict[str, Array]) -> int:
+    names = [f"{shape.name}p{n}" for n in range(shape.producers)] + [f"{shape.name}nobody"]
+    columns: dict[str, Any] = {"kind": Kind.RECORD, "topic": shape.topic, "outcome": Outcome.OK}
     for name, values in records.items():
-        column = names[values] if name == "sender" else values
-        columns[name] = pa.array(column, pa.string() if name == "sender" else pa.int64())
+        if name == "sender":
+            index = pa.array(values, pa.int32())
+            columns[name] = pa.DictionaryArray.from_arrays(index, names).cast(pa.string())
+        else:
+            columns[name] = pa.array(values, pa.int64())
     count = len(records["offset"])
     ledger.write(count, columns)
     return count
@@ -194,8 +237,8 @@ def _change(shape: Shape, records: dict[str, Array], length: int, low: int) -> N
     high = low + len(records["offset"])
     if low <= at < high - 1:
         _change_at(shape.change, records, at - low)
-    if high == length and shape.change in ("duplicate", "invent", "hide"):
-        _change_end(shape.change, records)
+    if high == length and shape.change in _AT_END:
+        _change_end(shape, records)
 
 
 def _change_at(change: str, records: dict[str, Array], at: int) -> None:
@@ -213,23 +256,28 @@ def _change_at(change: str, records: dict[str, Array], at: int) -> None:
             records[name][[at, at + 1]] = records[name][[at + 1, at]]
 
 
-def _change_end(change: str, records: dict[str, Array]) -> None:
-    """At the end of the log: the first value again, one that nobody sent, or nothing."""
-    for name, values in records.items():
-        if change == "hide":
+def _change_end(shape: Shape, records: dict[str, Array]) -> None:
+    """At the end of the log: one record less, or one more."""
+    if shape.change in ("hide", "truncate"):
+        for name, values in records.items():
             records[name] = values[:-1]
-            continue
-        added = values[-1:].copy()
-        if name == "offset":
-            added += 1
-        elif name == "sender" and change == "invent":
-            added[:] = 64
-        elif name in ("sequence", "checksum") and change == "duplicate":
-            zero = np.int64(0)
-            added[:] = 0 if name == "sequence" else checksums(zero, zero)
-        elif name == "sender":
-            added[:] = 0
-        records[name] = np.concatenate([values, added])
+        return
+    last = {name: int(values[-1]) for name, values in records.items()}
+    for name, value in (last | _added(shape, last)).items():
+        records[name] = np.append(records[name], value)
+
+
+def _added(shape: Shape, last: dict[str, int]) -> dict[str, int]:
+    """What the record more differs in from the last one."""
+    if shape.change == "reread":
+        return {"poll": last["poll"] + 1}
+    if shape.change == "invent":
+        return {"offset": last["offset"] + 1, "sender": shape.producers}
+    # The first value again, or the one that was refused.
+    sequence = 0 if shape.change == "duplicate" else shape.sends_per_producer
+    checksum = int(checksums(np.int64(0), np.int64(sequence)))
+    value = {"sender": 0, "sequence": sequence, "checksum": checksum}
+    return value | {"offset": last["offset"] + 1}
 
 
 def main() -> None:

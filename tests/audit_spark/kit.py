@@ -4,6 +4,7 @@ Topics and processes of history n get the prefix `hN/`, so that no rule can see 
 """
 
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from chronik.audit.anomaly import Policy, Verdict
 from chronik.audit.ledger import LedgerWriter
 from chronik.audit.rows import Row
 from chronik.audit.verdict import judge
+from chronik.trace.events import TraceEvent
+from chronik.trace.files import RotatingFiles
+from chronik.trace.settings import FileLimits
 
 SCENARIOS = Path(__file__).parents[1] / "audit" / "scenarios"
 Key = tuple[str, str, str]
@@ -68,6 +72,15 @@ def write_by_process(folder: Path, rows: list[Row]) -> list[Path]:
         write(folder / f"{n}.ledger", [row for row in rows if row.process == name])
         for n, name in enumerate(names)
     ]
+
+
+def write_traces(folder: Path, events: Iterable[TraceEvent]) -> Path:
+    """A node's trace directory, as the node itself writes it."""
+    folder.mkdir()
+    files = RotatingFiles(folder, 1, time.time_ns, time.monotonic_ns, FileLimits())
+    files.write([tuple(event) for event in events])
+    files.close()
+    return folder
 
 
 def found_by_oracle(histories: list[list[Row]], policy: Policy) -> dict[Key, Any]:

@@ -25,6 +25,19 @@ class Lost(NamedTuple):
     where: str
 
 
+class Loss(NamedTuple):
+    """What a partition lost, added up."""
+
+    partition: Partition
+    values: int
+    offsets: list[list[int]]
+    acked_ns: tuple[int, int]
+    """The first and the last acknowledgement; -1 where none is known."""
+    epochs: list[int]
+    """The leader epochs of what was read before the first lost offset, and from it on."""
+    where: dict[str, int]
+
+
 def find_lost(history: History) -> dict[Partition, list[Lost]]:
     """By partition, in the order of their offsets."""
     found: dict[Partition, list[Lost]] = defaultdict(list)
@@ -42,7 +55,8 @@ def locate_losses(rows: Iterable[Row]) -> list[dict[str, Any]]:
     history = History(rows)
     clock = Clock(history)
     lost = find_lost(history)
-    return [_entry(history, clock, partition, lost[partition]) for partition in sorted(lost)]
+    summed = [_summed(history, partition, lost[partition]) for partition in sorted(lost)]
+    return [loss_entry(history, clock, loss) for loss in summed]
 
 
 class Clock:
@@ -71,22 +85,27 @@ class Clock:
         return moment.isoformat(timespec="milliseconds")
 
 
-def _entry(
-    history: History, clock: Clock, partition: Partition, lost: list[Lost]
-) -> dict[str, Any]:
+def _summed(history: History, partition: Partition, lost: list[Lost]) -> Loss:
     offsets = [one.send.offset for one in lost if one.send.offset >= 0]
     acked = sorted(one.send.end_ns for one in lost if one.send.outcome == Outcome.OK)
-    first_ns, last_ns = (acked[0], acked[-1]) if acked else (-1, -1)
+    acked_ns = (acked[0], acked[-1]) if acked else (-1, -1)
+    epochs = epochs_around(history, partition, offsets)
+    return Loss(partition, len(lost), ranges(offsets), acked_ns, epochs, _places(lost))
+
+
+def loss_entry(history: History, clock: Clock, loss: Loss) -> dict[str, Any]:
+    """With what happened meanwhile: leaders and faults, of which the history must have the rows."""
+    first_ns, last_ns = loss.acked_ns
     entry: dict[str, Any] = {
-        "partition": f"{partition.topic}-{partition.partition}",
-        "count": len(lost),
-        "offsets": ranges(offsets),
+        "partition": f"{loss.partition.topic}-{loss.partition.partition}",
+        "count": loss.values,
+        "offsets": loss.offsets,
         "acked_s": [clock.seconds(first_ns), clock.seconds(last_ns)],
         "acked_at": [clock.wall(first_ns), clock.wall(last_ns)],
-        "leaders": leaders_near(history, clock, partition, first_ns, last_ns),
-        "epochs": epochs_around(history, partition, offsets),
+        "leaders": leaders_near(history, clock, loss.partition, first_ns, last_ns),
+        "epochs": loss.epochs,
         "faults": _faults_near(history, clock, first_ns, last_ns),
-        "where": _places(lost),
+        "where": loss.where,
     }
     return entry | {"statement": _statement(entry)}
 

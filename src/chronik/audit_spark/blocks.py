@@ -5,15 +5,11 @@ sums of offset, sequence and checksum, and sum and exclusive or of a 64-bit hash
 change breaks a plain sum for certain, several must also cancel out in the hash (ADR 8).
 """
 
-from collections.abc import Iterator, Sequence
-
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from chronik.audit_spark.fold import COUNTS, FOLDED, MAXIMA, MINIMA, PLACE, SUMS, TEXTS, fold
+from chronik.audit_spark.fold import COUNTS, MAXIMA, MINIMA, PLACE, SUMS, TEXTS
 from chronik.audit_spark.history import KEY
-from chronik.audit_spark.sources import Unit, read_files, schema_of
 
 BLOCK = 1_024
 GROUP = (*TEXTS, *PLACE)
@@ -21,13 +17,8 @@ BLOCK_KEY = (*KEY, "block")
 FINGERPRINT = (*SUMS, "hash_xor")
 
 
-def blocks(spark: SparkSession, units: Sequence[Unit], block_size: int) -> DataFrame:
+def merged(parts: DataFrame) -> DataFrame:
     """One row per kind, process, stretch and block in which it has rows with an offset."""
-
-    def read(unit: Unit) -> Iterator[pa.RecordBatch]:
-        return fold(unit, block_size)
-
-    parts = read_files(spark, units, schema_of(FOLDED, TEXTS), read)
     return parts.groupBy(*GROUP).agg(
         *(f.sum(name).alias(name) for name in (*SUMS, *COUNTS)),
         f.bit_xor("hash_xor").alias("hash_xor"),

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from chronik.audit.rows import NONE, Kind, Outcome
-from chronik.audit_spark.order import Array, Ordered, Segment, read_ordered
-from chronik.audit_spark.sources import Unit, record_batch
+from chronik.audit_spark.order import Array, Ordered, Segment
+from chronik.audit_spark.sources import record_batch
 
 TEXTS = ("kind", "process", "topic")
 PLACE = ("partition", "stretch", "block")
@@ -32,14 +32,13 @@ _LOW = np.int64(0xFFFF_FFFF)
 _SHORT_RUNS = 8
 
 
-def fold(unit: Unit, block_size: int) -> Iterator[pa.RecordBatch]:
+def fold(found: Ordered, block_size: int) -> Iterator[pa.RecordBatch]:
     """What the placed rows of each segment add up to, per partition, stretch and block."""
-    for found in read_ordered(unit):
-        for segment in found.segments:
-            if segment.kind in (Kind.SEND, Kind.RECORD, Kind.REPLICA):
-                folded = _fold(found, segment, block_size)
-                if folded is not None:
-                    yield folded
+    for segment in found.segments:
+        if segment.kind in (Kind.SEND, Kind.RECORD, Kind.REPLICA):
+            folded = _fold(found, segment, block_size)
+            if folded is not None:
+                yield folded
 
 
 def _fold(found: Ordered, segment: Segment, block_size: int) -> pa.RecordBatch | None:

@@ -26,6 +26,7 @@ _SEND = (
     "outcome",
     "detail",
     "transaction",
+    "run",
 )
 
 

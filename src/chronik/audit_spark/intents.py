@@ -1,4 +1,4 @@
-"""Intents of one ledger, and the sends among them whose outcome was not written."""
+"""Intents of the ledgers of a process, and the sends among them whose outcome was not written."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,10 +14,11 @@ _FIRST_SIZE = 1 << 16
 
 
 class Intents:
-    """One bit per sequence says that its outcome is known."""
+    """One bit per sequence says that its outcome is known, in whichever file."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
+        self._waiting: list[tuple[Row, int]] = []
         self._ended: dict[str, Array] = {}
 
     def begun(self, batch: Any, low: int, high: int) -> None:
@@ -27,7 +28,7 @@ class Intents:
 
     def ended(self, process: str, sequences: Array) -> None:
         """Only sequences that were announced matter; a ledger without intents keeps nothing."""
-        if not self._rows:
+        if not self._rows and not self._waiting:
             return
         known = self._ended.get(process)
         highest = int(sequences.max(initial=0))
@@ -39,13 +40,20 @@ class Intents:
             known = self._ended[process] = grown
         known[sequences[sequences >= 0]] = True
 
-    def unresolved(self) -> Iterator[Any]:
-        """Each send that was announced and has no outcome, as a send of unknown end."""
+    def end_file(self) -> None:
+        """What a file announced; the outcome may be in the next one, if it was rotated."""
         intents, self._rows = self._rows, []
         ends = {intent.process: intent.sequence for intent in intents if intent.records == 0}
         for intent in intents:
             last = intent.sequence + intent.records
             stop = min(last, ends.get(intent.process, last))
+            if len(self._missing(intent.process, intent.sequence, stop)):
+                self._waiting.append((intent, stop))
+
+    def unresolved(self) -> Iterator[Any]:
+        """Each send that was announced and has no outcome, as a send of unknown end."""
+        waiting, self._waiting = self._waiting, []
+        for intent, stop in waiting:
             missing = self._missing(intent.process, intent.sequence, stop)
             if len(missing):
                 yield _info_sends(intent, missing)

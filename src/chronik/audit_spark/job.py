@@ -3,36 +3,48 @@
 verdict = audit_ledgers(session("local[*]"), files, Policy())
 """
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chronik.audit.anomaly import Anomaly, Example, Level, Policy, Verdict
+from chronik.audit.loss import LOST_NAMES
+from chronik.audit.replicas import Damage
 from chronik.audit_spark import history as tables_of
 from chronik.audit_spark import measures
 from chronik.audit_spark.blocks import BLOCK, BLOCK_KEY
 from chronik.audit_spark.findings import anomalies
+from chronik.audit_spark.happenings import happenings, topics_of
 from chronik.audit_spark.history import KEY, VALUE, History
-from chronik.audit_spark.ledgers import events
+from chronik.audit_spark.location import located, losses, near_of
+from chronik.audit_spark.loss import lost_values
 from chronik.audit_spark.order import units_of
+from chronik.audit_spark.plots import own_traces, plot_data
 from chronik.audit_spark.reduce import Reduced, everything, reduced
+from chronik.audit_spark.replicas import damage_of, segments_of, stored_records
 from chronik.audit_spark.rules import judge_history
-from chronik.audit_spark.session import kept_whole, plan_for
 from chronik.audit_spark.sources import Unit
+from chronik.audit_spark.stalls import stall_spans
 from chronik.audit_spark.traces import trace_events, where_lost
-from chronik.audit_spark.wanted import Wanted
 
-SAMPLE_VALUES = 50_000
-"""About so many values give the latencies and curves of a large ledger."""
+TABLES = ("findings", "partitions", "lost", "stretches", "sends", "events", "blocks")
+"""What is written for further SQL; no `blocks` where every row was judged by itself."""
+SMALL_BYTES = 1 << 20
+"""Ledgers of less, some 100,000 events, are judged row by row: screening them takes longer."""
+
+
+def _ignore(_: list[Damage]) -> None:
+    """The default for a caller to whom damaged files are no news."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the audit is run; none of it changes the verdict."""
+    """How the audit is run and what else is asked for; none of it changes what is found."""
 
     exact_joins: bool = False
     """Judge every row by itself, without screening blocks first."""
@@ -41,9 +53,25 @@ class Options:
     """Where the tables go, as Parquet, for further SQL."""
     traces: Sequence[Path] = field(default_factory=tuple)
     """Directories of broker traces: where values were lost."""
+    replicas: Mapping[str, Path] = field(default_factory=dict)
+    """Data directories of nodes by their names: where values were lost, by the byte truth."""
+    on_damage: Callable[[list[Damage]], None] = _ignore
+    """Told of the batches in the replicas' files whose CRC is wrong."""
+    plots: bool = False
+    """Measure what a report draws."""
 
 
 _DEFAULT = Options()
+
+
+class Job(NamedTuple):
+    """What all parts of one audit need."""
+
+    spark: SparkSession
+    units: Sequence[Unit]
+    options: Options
+    chosen: Reduced
+    history: History
 
 
 def audit_ledgers(
@@ -51,25 +79,52 @@ def audit_ledgers(
 ) -> Verdict:
     """The verdict on ledger files, equal to `audit.verdict.judge` on their rows."""
     units = units_of(files)
-    if options.exact_joins:
+    if options.exact_joins or (options.block_size == BLOCK and _are_small(files)):
         chosen = everything(spark, units)
     else:
         chosen = reduced(spark, units, policy, options.block_size)
     history = tables_of.history(chosen.rows, chosen.context)
+    job = Job(spark, units, options, chosen, history)
     findings = judge_history(history, policy).localCheckpoint()
     counted = measures.partition_counts(history).localCheckpoint()
     partitions = measures.partitions(counted)
     found = anomalies(findings, history.events)
     found += _imbalance(history, partitions, policy)
-    measured = _measure(spark, units, chosen, history)
-    measured |= {"partitions": partitions}
-    if options.traces:
-        lost = where_lost(history, trace_events(spark, options.traces))
-        measured["where_lost"] = lost
-    if options.tables:
-        _write(options.tables, findings, counted, history, chosen)
     found.sort(key=lambda one: (list(Level).index(one.level), one.name))
-    return Verdict(not any(one.level == Level.FAIL for one in found), found, measured)
+    verdict = Verdict(not any(one.level == Level.FAIL for one in found), found, {})
+    verdict.measures.update(_measure(job, findings) | {"partitions": partitions})
+    lost = _locate(job, verdict)
+    if options.tables and lost is not None:
+        told = {"findings": findings.drop("lines"), "partitions": counted, "lost": lost}
+        _write(job, options.tables, told)
+    return verdict
+
+
+def _are_small(files: Sequence[Path]) -> bool:
+    return sum(path.stat().st_size for path in files) < SMALL_BYTES
+
+
+def _locate(job: Job, verdict: Verdict) -> DataFrame | None:
+    """Adds where and when values were lost; one row per lost value, if anybody asks for them."""
+    missing = any(verdict.count(name) for name in LOST_NAMES)
+    if not (missing or job.options.replicas or job.options.tables):
+        return None
+    lost = lost_values(job.history).localCheckpoint()
+    stored = _stored(job, lost) if job.options.replicas else None
+    places = located(lost, job.history, stored)
+    if missing:
+        places = places.localCheckpoint()
+        around = happenings(job.history, job.chosen.blocks)
+        verdict.measures["losses"] = losses(places, job.history, around)
+    return places.select("name", *VALUE, *KEY, "offset", "begin_ns", "end_ns", "where", "holders")
+
+
+def _stored(job: Job, lost: DataFrame) -> DataFrame:
+    """What the replicas' files hold near the lost values."""
+    segments = segments_of(job.options.replicas, topics_of(job.history))
+    stored = stored_records(job.spark, segments, near_of(lost)).localCheckpoint()
+    job.options.on_damage(damage_of(stored))
+    return stored
 
 
 def _imbalance(
@@ -84,23 +139,38 @@ def _imbalance(
     return [Anomaly("imbalance", Level.WARN, len(found), examples[:5])] if found else []
 
 
-def _measure(
-    spark: SparkSession, units: Sequence[Unit], chosen: Reduced, history: History
-) -> dict[str, Any]:
-    step = 1 if chosen.context is None else max(1, chosen.events // 2 // SAMPLE_VALUES)
-    sends = history.sends if chosen.context is None else _sample(spark, units, step)
+def _measure(job: Job, findings: DataFrame) -> dict[str, Any]:
+    chosen, history = job.chosen, job.history
+    step, sample = chosen.step, chosen.sample
+    sends = history.sends if sample is None else measures.sampled_sends(sample).localCheckpoint()
     acked = sends.where("outcome = 'ok' AND begin_ns >= 0")
     delivered = measures.deliveries(sends)
     ack_ns, delivery_ns = f.col("end_ns") - f.col("begin_ns"), f.col("read_ns") - f.col("begin_ns")
-    return _counts(chosen, history) | {
+    measured = _counts(chosen, history) | {
         "ack_latency_ms": measures.percentiles(acked, ack_ns),
         "delivery_latency_ms": measures.percentiles(delivered, delivery_ns),
         "refusals": measures.refusals(history.sends),
         "over_time": measures.over_time(sends, step),
         "lag_over_time": measures.lag_over_time(history.events),
         "faults": measures.faults(history.events),
-        "sampled": step,
     }
+    return measured | _traced(job, findings, sends, step) | ({"sampled": step} if step > 1 else {})
+
+
+def _traced(job: Job, findings: DataFrame, sends: DataFrame, step: int) -> dict[str, Any]:
+    """What traces tell of losses, and the plots."""
+    found: dict[str, Any] = {}
+    folders = job.options.traces
+    events = trace_events(job.spark, folders) if folders else None
+    if events is not None:
+        found["where_lost"] = where_lost(job.history, events)
+    if job.options.plots:
+        around = happenings(job.history, job.chosen.blocks)
+        topics = topics_of(job.history)
+        own = None if events is None else own_traces(events, topics, len(folders))
+        stalls = stall_spans(findings, job.history.events)
+        found["plots"] = plot_data(sends, step, stalls, around, own)
+    return found
 
 
 def _counts(chosen: Reduced, history: History) -> dict[str, Any]:
@@ -133,26 +203,19 @@ def _left_out(chosen: Reduced, history: History) -> dict[str, int]:
     return {"values": one["values"], "records": all_of["records"] - asked}
 
 
-def _sample(spark: SparkSession, units: Sequence[Unit], step: int) -> DataFrame:
-    """One row per sampled value that was sent."""
-    wanted = Wanted(everything=False, notes=False, sample_step=step)
-    sampled = kept_whole(events(spark, units, wanted))
-    plan_for(spark, sampled.count())
-    return measures.sampled_sends(sampled).localCheckpoint()
-
-
-def _write(
-    target: Path, findings: DataFrame, counted: DataFrame, history: History, chosen: Reduced
-) -> None:
+def _write(job: Job, target: Path, tables: dict[str, DataFrame]) -> None:
     """The tables of the audit; each is a folder of Parquet files."""
-    tables = {
-        "findings": findings.drop("lines"),
-        "partitions": counted,
+    history = job.history
+    tables |= {
         "stretches": history.stretches,
         "sends": history.sends.drop("first"),
         "events": history.events,
     }
-    if chosen.blocks is not None:
-        tables["blocks"] = chosen.blocks
-    for name, frame in tables.items():
-        frame.write.mode("overwrite").parquet(str(target / name))
+    if job.chosen.blocks is not None:
+        tables["blocks"] = job.chosen.blocks
+    assert set(tables) <= set(TABLES)
+    for name in TABLES:
+        if name in tables:
+            tables[name].write.mode("overwrite").parquet(str(target / name))
+        else:  # of an audit before
+            shutil.rmtree(target / name, ignore_errors=True)

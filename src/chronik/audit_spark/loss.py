@@ -9,19 +9,36 @@ from chronik.audit_spark.history import KEY, VALUE, History
 
 def losses(history: History) -> DataFrame:
     """One row per committed value that nobody read and somebody should have."""
+    found = lost_values(history).crossJoin(replica_count(history.replicas))
+    said = f.concat(
+        f.lit("value "), f.col("sequence"), f.lit(" of "), f.col("sender"),
+        f.lit(" was never read: "), where(),
+    )  # fmt: skip
+    lines = [f.col("line"), f.col("next_line"), f.col("end_line")]
+    return finding(found, f.col("name"), said, lines)
+
+
+def lost_values(history: History) -> DataFrame:
+    """One row per lost value: what else stands at its offset, which replicas hold it."""
     unread = history.sends.where("committed AND NOT read")
     named = _placed(history, unread).unionByName(_unplaced(history, unread))
     located = named.join(_others(history), [*KEY, "offset"], "left")
-    held = located.join(_holders(history), list(VALUE), "left").crossJoin(_replicas(history))
-    said = f.concat(
-        f.lit("value "), f.col("sequence"), f.lit(" of "), f.col("sender"),
-        f.lit(" was never read: "), _where(),
-    )  # fmt: skip
-    lines = [f.col("line"), f.col("next_line"), f.col("end_line")]
-    return finding(held, f.col("name"), said, lines)
+    held = located.join(_holders(history), list(VALUE), "left")
+    other = f.get(
+        f.filter(
+            "held",
+            lambda one: (one["sender"] != f.col("sender")) | (one["sequence"] != f.col("sequence")),
+        ),
+        0,
+    )
+    told = f.struct(other["sender"].alias("sender"), other["sequence"].alias("sequence"))
+    return held.withColumn("other", f.when(other.isNotNull(), told)).drop("held")
 
 
-_COLUMNS = ("name", *VALUE, *KEY, "offset", "line", "end_line")
+_COLUMNS = (
+    "name", *VALUE, *KEY, "offset", "line", "end_line", "begin_ns", "end_ns", "outcome",
+    "run",
+)  # fmt: skip
 
 
 def _placed(history: History, unread: DataFrame) -> DataFrame:
@@ -82,20 +99,19 @@ def _holders(history: History) -> DataFrame:
     return stored.agg(f.sort_array(f.collect_set("process")).alias("holders"))
 
 
-def _replicas(history: History) -> DataFrame:
+def replica_count(replicas: DataFrame) -> DataFrame:
     """One row: how many replicas there are."""
-    return f.broadcast(history.replicas.agg(f.count("*").alias("replicas")))
+    return f.broadcast(replicas.agg(f.count("*").alias("replicas")))
 
 
-def _where() -> Column:
+OVERWRITTEN = "overwritten"
+
+
+def where() -> Column:
     """Where a missing value was lost, as far as reads and replica logs can tell."""
-    others = f.filter(
-        "held",
-        lambda one: (one["sender"] != f.col("sender")) | (one["sequence"] != f.col("sequence")),
-    )
-    other = f.get(others, 0)
+    other = f.col("other")
     overwritten = f.concat(
-        f.lit("overwritten, its offset holds value "),
+        f.lit(f"{OVERWRITTEN}, its offset holds value "),
         other["sequence"],
         f.lit(" of "),
         other["sender"],

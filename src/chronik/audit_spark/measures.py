@@ -124,6 +124,7 @@ def sampled_sends(events: DataFrame) -> DataFrame:
         f.max(f.when(is_send, f.col("end_ns"))).alias("end_ns"),
         f.max(f.when(is_send, (f.col("outcome") == "ok").cast("int"))).alias("acked"),
         f.min(f.when(known, f.col("end_ns"))).alias("read_ns"),
+        f.min(f.when(is_record, f.struct("line", *KEY))).alias("first"),
     )
     outcome = f.when(f.col("acked") == 1, "ok").otherwise("")
     return found.where("acked IS NOT NULL").withColumn("outcome", outcome)

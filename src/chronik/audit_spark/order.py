@@ -99,16 +99,17 @@ class Ordered(NamedTuple):
 
 
 def read_ordered(unit: Unit) -> Iterator[Ordered]:
-    """The batches of ledgers of one process; after each file its sends of unknown end."""
+    """The batches of ledgers of one process; after the last file its sends of unknown end."""
     order = _Order()
     for number, name in unit:
         order.begin(number * LINES_PER_FILE)
         for batch in _batches(Path(name)):
             if batch.rows:
                 yield order.follow(batch)
-        for table in order.intents.unresolved():
-            for part in table.to_batches(BATCH_ROWS):
-                yield order.follow(Plain(part))
+        order.intents.end_file()
+    for table in order.intents.unresolved():
+        for part in table.to_batches(BATCH_ROWS):
+            yield order.follow(Plain(part))
 
 
 def units_of(files: Sequence[Path]) -> list[list[File]]:
@@ -141,7 +142,7 @@ class _Place:
 
 
 class _Order:
-    """Goes through one file and keeps what the next batch needs."""
+    """Goes through the files of a process and keeps what the next batch needs."""
 
     def __init__(self) -> None:
         self._line = 0
@@ -149,9 +150,8 @@ class _Order:
         self.intents = Intents()
 
     def begin(self, first_line: int) -> None:
-        """A file: intents are of their file, places go on."""
+        """A file of its own lines; places and open intents go on."""
         self._line = first_line
-        self.intents = Intents()
 
     def follow(self, batch: Stored) -> Ordered:
         added = {name: np.full(batch.rows, NONE, np.int64) for name in ADDED}

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chronik.audit.anomaly import Policy
-from chronik.audit_spark.blocks import BLOCK_KEY, blocks, sent_blocks
+from chronik.audit_spark.blocks import BLOCK_KEY, sent_blocks
 from chronik.audit_spark.history import KEY, VALUE, Context, settings
 from chronik.audit_spark.ledgers import events
 from chronik.audit_spark.order import Array
@@ -17,13 +17,13 @@ from chronik.audit_spark.realtime import overtaken
 from chronik.audit_spark.screen import spans, suspicious
 from chronik.audit_spark.session import MANY_ROWS, kept_whole, plan_for
 from chronik.audit_spark.sources import Unit
+from chronik.audit_spark.survey import survey
 from chronik.audit_spark.wanted import Wanted
 
 VALUES_MAX = 100_000
 """More values than this out of place, and all rows are judged."""
 ROWS_SHARE_MAX = 0.5
 """Where more than this would be judged row by row, all rows are."""
-NOTES = Wanted(everything=False)
 
 
 class Reduced(NamedTuple):
@@ -32,15 +32,16 @@ class Reduced(NamedTuple):
     rows: DataFrame
     context: Context | None
     blocks: DataFrame | None
-    events: int
-    """How many events with an offset the ledgers hold."""
+    sample: DataFrame | None = None
+    """Events of every `step`-th sequence, where rows were left out."""
+    step: int = 1
 
 
 def everything(spark: SparkSession, units: Sequence[Unit]) -> Reduced:
     rows = events(spark, units).localCheckpoint()
     count = rows.count()
     plan_for(spark, count)
-    return Reduced(kept_whole(rows) if count < MANY_ROWS else rows, None, None, count)
+    return Reduced(kept_whole(rows) if count < MANY_ROWS else rows, None, None)
 
 
 def reduced(
@@ -51,12 +52,11 @@ def reduced(
     share_max: float = ROWS_SHARE_MAX,
 ) -> Reduced:
     """Screens the blocks of the logs and reads the rows of those that are not clean."""
-    found = kept_whole(blocks(spark, units, block_size))
-    notes = kept_whole(events(spark, units, NOTES))
+    found, notes, sample, step = survey(spark, units, block_size)
     plan_for(spark, found.count())
     bad = suspicious(found, notes, block_size, policy).localCheckpoint()
-    total = _rows_of(found)
-    if _share_names(found) or _rows_of(found.join(bad, list(BLOCK_KEY))) > share_max * total:
+    judged = _rows_of(found.join(bad, list(BLOCK_KEY)))
+    if _share_names(found) or judged > share_max * _rows_of(found):
         return everything(spark, units)
     rows = notes if bad.isEmpty() else _read(spark, units, bad, block_size, {})
     more = _late_blocks(found, rows, block_size).join(bad, list(BLOCK_KEY), "left_anti")
@@ -68,7 +68,7 @@ def reduced(
         bad = bad.unionByName(more)
         rows = _read(spark, units, bad, block_size, values)
     plan_for(spark, rows.count())
-    return Reduced(rows, _context(found, bad, rows, block_size), found, total)
+    return Reduced(rows, _context(found, bad, rows, block_size), found, sample, step)
 
 
 def _rows_of(found: DataFrame) -> int:

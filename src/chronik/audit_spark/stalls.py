@@ -31,6 +31,13 @@ def stalls(history: History, policy: Policy) -> DataFrame:
     return finding(found, "stall", said, lines, level=level, offset=f.col("position"))
 
 
+def stall_spans(findings: DataFrame, events: DataFrame) -> DataFrame:
+    """One row per stall that was found: the times of its first and last sample, what is said."""
+    found = findings.where("name = 'stall'").select("statement", f.explode("lines").alias("line"))
+    samples = events.join(f.broadcast(found), "line").groupBy("statement")
+    return samples.agg(f.min("end_ns").alias("begin_ns"), f.max("end_ns").alias("end_ns"))
+
+
 def stays_of(events: DataFrame) -> DataFrame:
     """One row per stay of a consumer at one position of a key: consecutive polls."""
     order = Window.partitionBy(*PLACE).orderBy("line")

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chronik.audit.where import Where
 from chronik.audit_spark.history import KEY, History
+from chronik.audit_spark.order import LINES_PER_FILE
 from chronik.audit_spark.sources import Unit, read_files
 from chronik.trace.events import EventKind
 from chronik.trace.files import trace_files
@@ -16,7 +18,9 @@ from chronik.trace.reader import read_file
 from chronik.trace.schema import COLUMNS
 
 _TYPES = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
-SCHEMA = ", ".join(f"`{name}` {_TYPES.get(kind, 'string')}" for name, kind in COLUMNS)
+_COLUMNS = [f"`{name}` {_TYPES.get(kind, 'string')}" for name, kind in COLUMNS]
+SCHEMA = ", ".join([*_COLUMNS, "`line` bigint"])
+"""`line` is the place of an event in its file, and of the file among all."""
 
 
 def trace_events(spark: SparkSession, directories: Sequence[Path]) -> DataFrame:
@@ -24,8 +28,14 @@ def trace_events(spark: SparkSession, directories: Sequence[Path]) -> DataFrame:
     found = [str(path) for folder in directories for path in trace_files(folder)]
 
     def read(unit: Unit) -> Iterator[pa.RecordBatch]:
-        for _, name in unit:
-            yield from read_file(Path(name))
+        for number, name in unit:
+            line = number * LINES_PER_FILE
+            for batch in read_file(Path(name)):
+                lines = pa.array(np.arange(line, line + batch.num_rows))
+                line += batch.num_rows
+                yield pa.RecordBatch.from_arrays(
+                    [*batch.columns, lines], names=[*batch.schema.names, "line"]
+                )
 
     return read_files(spark, [[(n, name)] for n, name in enumerate(found)], SCHEMA, read)
 

@@ -1,8 +1,12 @@
 """Where an audit runs: in memory, or on Spark for ledgers that do not fit there."""
 
-from collections.abc import Sequence
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +17,7 @@ MEMORY, SPARK, AUTO = "memory", "spark", "auto"
 ENGINES = (AUTO, MEMORY, SPARK)
 AUTO_EVENTS = 1_000_000
 """In memory a million events take half a minute and a gigabyte: as long as Spark takes to begin."""
+MASTER_TIMEOUT_S = 5.0
 _EVENT_BYTES = 6
 _LINE_BYTES = 150
 
@@ -58,26 +63,102 @@ def _missing() -> str:
     return ""
 
 
+def named_folders(folders: Sequence[Path]) -> dict[str, Path]:
+    """Data directories by the names of their nodes; by the whole path where two are alike."""
+    names = Counter(folder.resolve().name for folder in folders)
+    return {
+        folder.name if names[folder.resolve().name] == 1 else str(folder): folder
+        for folder in map(Path.resolve, folders)
+    }
+
+
 def spark_verdict(
-    paths: Sequence[Path],
-    policy: "Policy",
-    master: str,
-    *,
-    exact_joins: bool,
-    tables: Path | None,
-    traces: Sequence[Path],
+    paths: Sequence[Path], policy: "Policy", master: str, **options: Any
 ) -> "Verdict":
-    """The verdict by Spark; a usage error where it cannot run."""
+    """The verdict by Spark, with `audit_spark.job.Options`; an error that says what to do."""
     missing = _missing()
     if missing:
         raise click.ClickException(missing)
+    files = _checked(paths)
+    _check_tables(options.get("tables"))
+    check_master(master)
     from chronik.audit_spark.job import Options, audit_ledgers
     from chronik.audit_spark.session import audit_session
 
+    with _spoken(master):
+        spark = audit_session(master, events_about(files))
+        try:
+            return audit_ledgers(spark, files, policy, Options(**options))
+        finally:
+            spark.stop()
+
+
+def _checked(paths: Sequence[Path]) -> list[Path]:
+    from chronik.audit.ledger import LedgerError, check_ledger
+    from chronik.audit.sources import JSON_SUFFIXES
+
     files = files_of(paths)
-    spark = audit_session(master, events_about(files))
+    if not files:
+        named = ", ".join(map(str, paths))
+        raise click.UsageError(f"no rows of a ledger are in {named}: is it a directory of ledgers?")
     try:
-        options = Options(exact_joins=exact_joins, tables=tables, traces=tuple(traces))
-        return audit_ledgers(spark, files, policy, options)
-    finally:
-        spark.stop()
+        for path in files:
+            if path.suffix not in JSON_SUFFIXES:
+                check_ledger(path)
+    except (LedgerError, OSError) as error:
+        raise click.UsageError(str(error)) from error
+    return files
+
+
+def _check_tables(target: Path | None) -> None:
+    """Tables of an earlier audit are replaced; nothing else is."""
+    from chronik.audit_spark.job import TABLES
+
+    for name in TABLES if target else ():
+        folder = Path(target or "", name)
+        if folder.exists() and not (folder / "_SUCCESS").exists():
+            raise click.UsageError(
+                f"--tables: {folder} is there and is no table of an audit; name another folder"
+            )
+
+
+def check_master(master: str) -> None:
+    """Spark asks a master that does not answer for a minute: this says it at once."""
+    if not master.startswith("spark://"):
+        return
+    failures = []
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), MASTER_TIMEOUT_S).close()
+        except (OSError, ValueError) as error:
+            failures.append(f"{place}: {error}")
+        else:
+            return
+    raise click.ClickException(
+        f"no Spark master answers ({'; '.join(failures)}). Check that it runs, that --master is "
+        "the spark:// address on its own page (port 7077 by default, not that of the page), and "
+        "that this machine can reach it"
+    )
+
+
+@contextmanager
+def _spoken(master: str) -> Iterator[None]:
+    """Spark's errors as one sentence."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise click.ClickException(
+            f"the audit on {master} failed: {_reason(str(error))}. Check --master; on a cluster "
+            "the workers must reach ledgers, replicas, traces and tables at the same paths"
+        ) from error
+
+
+def _reason(text: str) -> str:
+    """The innermost message of a Java or Python trace."""
+    lines = [line.strip() for line in text.splitlines()]
+    errors = [line for line in lines if re.match(r"(\w+[.])*\w*(Error|Exception): ", line)]
+    return (errors or [line for line in lines if line])[-1][:300]

@@ -9,10 +9,19 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from chronik.cli._audit_engine import AUTO, ENGINES, SPARK, chosen_engine, spark_verdict
+from chronik.cli._audit_engine import (
+    AUTO,
+    ENGINES,
+    MEMORY,
+    SPARK,
+    chosen_engine,
+    named_folders,
+    spark_verdict,
+)
 
 if TYPE_CHECKING:
     from chronik.audit.anomaly import Policy, Verdict
+    from chronik.audit.replicas import Damage
     from chronik.audit.rows import Row
     from chronik.trace.events import TraceEvent
 
@@ -38,7 +47,11 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--engine", type=click.Choice(ENGINES), default=AUTO, help="Where it is judged.")
 @click.option("--master", default="local[*]", help="Spark master.", show_default=True)
 @click.option("--exact-joins", is_flag=True, help="Spark: judge every row, screen no blocks.")
-@click.option("--tables", type=click.Path(path_type=Path), help="Spark: write Parquet tables here.")
+@click.option(
+    "--tables",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Spark: write Parquet tables into this folder.",
+)
 def audit(
     ledgers: tuple[Path, ...],
     *,
@@ -61,8 +74,8 @@ def audit(
     level = Level.FAIL if stall_fails else Level.WARN
     policy = Policy(stall_level=level, at_least_once=at_least_once)
     if tables or exact_joins or chosen_engine(engine, ledgers) == SPARK:
-        if replicas:
-            raise click.UsageError("--replicas is read in memory: add --engine memory")
+        if engine == MEMORY:
+            raise click.UsageError("--tables and --exact-joins need --engine spark")
         verdict = spark_verdict(
             ledgers,
             policy,
@@ -70,6 +83,9 @@ def audit(
             exact_joins=exact_joins,
             tables=tables,
             traces=trace_folders(traces) if traces else (),
+            replicas=named_folders(replicas),
+            on_damage=_tell_damage,
+            plots=report is not None,
         )
     else:
         verdict = _judged_in_memory(ledgers, policy, traces, replicas, plots=report is not None)
@@ -128,14 +144,20 @@ def _ledger_rows(ledgers: tuple[Path, ...]) -> "list[Row]":
 
 
 def _replica_rows(rows: "list[Row]", folders: tuple[Path, ...]) -> "list[Row]":
-    from chronik.audit.replicas import damage_causes, replicas_of
+    from chronik.audit.replicas import replicas_of
 
     if not folders:
         return []
-    found = replicas_of(rows, {folder.name: folder for folder in folders})
-    for cause in damage_causes(found.damaged):
-        click.echo(f"{cause.name}: {cause.statement}", err=True)
+    found = replicas_of(rows, named_folders(folders))
+    _tell_damage(found.damaged)
     return found.rows
+
+
+def _tell_damage(damaged: "list[Damage]") -> None:
+    from chronik.audit.replicas import damage_causes
+
+    for cause in damage_causes(damaged):
+        click.echo(f"{cause.name}: {cause.statement}", err=True)
 
 
 def show_verdict(verdict: "Verdict", name: str, console: Console | None = None) -> None:
