@@ -1,5 +1,6 @@
 """The commands: what they print, and what they say when something is missing."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,36 @@ def test_a_query_that_cannot_be_answered_is_told_in_a_line(
     assert told.exit_code == 1
     assert said in told.output
     assert "Traceback" not in told.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--mode", "protobuf"], "--registry"),
+        (["--registry", "http://localhost:8081"], "--mode"),
+        (["--format", "delta", "--catalog", "type=rest"], "no catalog"),
+        (["--format", "delta", "--partition-by", "day(timestamp)"], "no partition transforms"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_at_once(options: list[str], said: str) -> None:
+    told = CliRunner().invoke(main, ["pipeline", "ingest", "t", "--once", *options])
+    assert (told.exit_code, said in told.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("package", "options", "extra"),
+    [
+        ("grpc_tools", ["--mode", "protobuf", "--registry", "http://localhost:1"], "protobuf"),
+        ("deltalake", ["--format", "delta"], "delta"),
+    ],
+)
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, package: str, options: list[str], extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"{package}.protoc", raising=False)
+    told = CliRunner().invoke(main, ["pipeline", "ingest", "t", "--once", *options])
+    assert (told.exit_code, f"pip install 'chronik[{extra}]'" in told.output) == (1, True)
 
 
 def test_a_proof_needs_an_end() -> None:

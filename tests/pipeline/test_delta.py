@@ -1,6 +1,7 @@
 """Delta tables: the same promises as Iceberg's, kept in Delta's own transaction log."""
 
 import random
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,31 @@ def test_of_two_commits_from_one_offset_the_second_is_refused(log: Log, tmp_path
         ingest_topic(slow, topic)
     table = table_of(tmp_path, topic)
     assert rows(table) == log.read(topic, 1)
-    assert not {one.path for outcome in late[0] for one in outcome.files} & set(table.files())
+    lost = {one.path for outcome in late[0] for one in outcome.files}
+    assert not lost & set(table.files())
+    assert {one.rsplit("/", 2)[0] for one in lost} == {
+        one.rsplit("/", 2)[0] for one in table.files()
+    }
+
+
+def test_a_crash_between_write_and_commit_leaves_the_table_as_it_was(
+    log: Log, tmp_path: Path
+) -> None:
+    topic = log.topic()
+    log.send(topic, numbered(0, 10))
+    crashing = job(log, tmp_path)
+
+    def killed(work: Any, ranges: Any) -> Any:
+        assert all(work(one).files for one in ranges)
+        raise KeyboardInterrupt
+
+    crashing.tasks = killed
+    with pytest.raises(KeyboardInterrupt):
+        ingest_topic(crashing, topic)
+    table = table_of(tmp_path, topic)
+    assert (table.files(), table.state().next) == ([], {})
+    assert ingest_topic(job(log, tmp_path), topic).rows == 10
+    assert rows(table_of(tmp_path, topic)) == log.read(topic, 1)
 
 
 def test_a_commit_between_other_commits_is_repeated(log: Log, tmp_path: Path) -> None:
@@ -159,6 +184,15 @@ def test_dead_letters_survive_a_crash_after_the_commit_that_names_them(
     letters = table_of(tmp_path, topic, "__dlq")
     assert letters.table.to_pyarrow_table().column("value").to_pylist() == [b"?"]
     assert ingest_topic(job(log, tmp_path, mode="json"), topic).rows == 1
+
+
+def test_a_table_that_was_made_again_keeps_its_new_letters(log: Log, tmp_path: Path) -> None:
+    topic = log.topic()
+    log.send(topic, [(None, b"bad")])
+    for times in (1, 2):
+        assert ingest_topic(job(log, tmp_path, mode="json"), topic).bad == 1
+        assert len(rows(table_of(tmp_path, topic, "__dlq"))) == times
+        shutil.rmtree(tmp_path / "delta" / table_name(topic))
 
 
 def letter(table: Any) -> str:
@@ -225,6 +259,9 @@ def test_columns_are_added_nested_ones_too(log: Log, tmp_path: Path, schemas: Sc
 
 def test_what_delta_cannot_do_is_said(log: Log, tmp_path: Path) -> None:
     topic = log.topic()
+    table = open_table(job(log, tmp_path, mode="json"), topic)
+    with pytest.raises(WarehouseError, match="no such type"):
+        table.add_columns({"at": pa.time64("us")})
     with pytest.raises(WarehouseError, match="partition-by"):
         ingest_topic(job(log, tmp_path, partition_by=parse("day(timestamp)")), topic)
 

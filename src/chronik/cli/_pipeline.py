@@ -58,16 +58,27 @@ def format_option(function: F) -> F:
     )(function)
 
 
+def require_format(table_format: str, catalog: dict[str, str], partition_by: str = "") -> None:
+    """What a format cannot do, and a package that is missing, before anything opens."""
+    from chronik.pipeline.delta_table import deltalake
+
+    if table_format == "iceberg":
+        return
+    if catalog:
+        raise click.UsageError("Delta tables have no catalog: --catalog is for --format iceberg")
+    if partition_by:
+        raise click.UsageError("Delta has no partition transforms: --partition-by is Iceberg's")
+    deltalake()
+
+
 def tables_of(table_format: str, warehouse: str, catalog: dict[str, str]) -> "Tables":
     """Where the tables are."""
     from chronik.pipeline.delta_table import DeltaWarehouse
     from chronik.pipeline.warehouse import Warehouse
 
-    if table_format == "iceberg":
-        return Warehouse(warehouse, catalog)
-    if catalog:
-        raise click.UsageError("Delta tables have no catalog: --catalog is for --format iceberg")
-    return DeltaWarehouse(warehouse)
+    if table_format == "delta":
+        return DeltaWarehouse(warehouse)
+    return Warehouse(warehouse, catalog)
 
 
 def tell_of_delta(warehouse: str, left_out: str) -> None:

@@ -15,6 +15,7 @@ from chronik.cli._pipeline import (
     master_option,
     pairs,
     pipeline_command,
+    require_format,
     tables_of,
     tell_of_delta,
     warehouse_option,
@@ -115,6 +116,7 @@ def ingest(
 
     if proving and not once:
         raise click.UsageError("--prove needs an end: add --once")
+    require_format(table_format, catalog, options["partition_by"])
     settings = _job_settings(**options)
     require_java()
     require_reachable(bootstrap)
@@ -227,6 +229,7 @@ def prove_command(
     from chronik.pipeline.proof import prove
     from chronik.pipeline.session import require_java
 
+    require_format(table_format, catalog)
     require_java()
     require_reachable(bootstrap)
     place = tables_of(table_format, warehouse, catalog)

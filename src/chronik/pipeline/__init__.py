@@ -1,8 +1,10 @@
 """Topics become tables, exactly once: the data pipeline, on Spark through PySpark.
 
 Touches: the cluster as a client, the warehouse folder, a Spark session. May import: `trace`,
-`wire`, `model`, and pyspark, pyarrow, numpy, pyiceberg, confluent-kafka. Driven by: `cli/pipeline`,
-`cli/sql`, `make run`. Start reading at `ingest.py`, then `tasks.py` (records to files), `modes.py`
-(raw, JSON, Avro, Protobuf), `decode.py` (bytes to Arrow), `source.py` (for `spark.read`),
-`warehouse.py` (the commit that holds the offsets) and `proof.py`.
+`wire`, `model`, and pyspark, pyarrow, numpy, pyiceberg, deltalake, protobuf, confluent-kafka.
+Driven by: `cli/pipeline`, `cli/sql`, `make run`.
+Start reading at `ingest.py`, then `tasks.py` (records to files), `modes.py` (raw, JSON, Avro,
+Protobuf), `decode.py` (bytes to Arrow), `source.py` (for `spark.read`), `tables.py` (what a format
+must do: the commit that holds the offsets), `warehouse.py` (Iceberg), `delta_table.py` (Delta) and
+`proof.py`.
 """

@@ -6,6 +6,7 @@ compaction, vacuum and the cleaning of old log files by any engine leave them al
 put-if-absent of the next version, and is never repeated without a look at the offsets.
 """
 
+import contextlib
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +85,7 @@ class DeltaWarehouse:
         try:
             self._library.DeltaTable.create(
                 self._uri(name),
-                self._library.Schema.from_arrow(schema),
+                _delta_schema(schema),
                 configuration=dict(properties),
                 raise_if_key_not_exists=False,
             )
@@ -99,7 +100,8 @@ class DeltaWarehouse:
         """A table by its name; None where there is none."""
         if not self._library.DeltaTable.is_deltatable(self._uri(name)):
             return None
-        return DeltaTable(name, self._library.DeltaTable(self._uri(name)))
+        uri = self._uri(name)
+        return DeltaTable(name, uri, self._library.DeltaTable(uri))
 
     def existing(self, topic: str, suffix: str = "") -> "DeltaTable | None":
         """The table of a topic, or with a suffix its dead letter table."""
@@ -122,9 +124,10 @@ class DeltaWarehouse:
 class DeltaTable:
     """One table as ingest sees it; `table` is delta-rs's."""
 
-    def __init__(self, name: str, table: Any) -> None:
+    def __init__(self, name: str, location: str, table: Any) -> None:
         self.name = name
         self.table = table
+        self._location = location
         self._known: tuple[int, State] | None = None
 
     @property
@@ -134,8 +137,8 @@ class DeltaTable:
 
     def folders(self, batch_id: str, letters: str) -> tuple[str, str]:
         """Of the batch's files and its dead letters: a table names files below itself only."""
-        root = self.table.table_uri.rstrip("/")
-        return f"{root}/data/{batch_id}", f"{root.rpartition('/')[0]}/{letters}/data/{batch_id}"
+        others = self._location.rpartition("/")[0]
+        return f"{self._location}/data/{batch_id}", f"{others}/{letters}/data/{batch_id}"
 
     def schema(self) -> pa.Schema:
         """The columns in Arrow's small types."""
@@ -143,16 +146,21 @@ class DeltaTable:
 
     def files(self) -> list[str]:
         """The files of the newest version."""
-        found: list[str] = self.table.file_uris()
-        return found
+        actions: Any = pa.table(self.table.get_add_actions(flatten=True))
+        return [f"{self._location}/{path}" for path in actions.column("path").to_pylist()]
 
     def add_columns(self, new: Mapping[str, pa.DataType]) -> None:
         """New columns, all of them nullable; they stay where the commit that needed them fails."""
-        if not new:
-            return
-        schema = deltalake().Schema.from_arrow(pa.schema(list(new.items())))
-        self.table.alter.add_columns(schema.fields)
-        self.table.update_incremental()
+        errors = deltalake("deltalake.exceptions")
+        for _ in range(ATTEMPTS_MAX):
+            known = {one.name: one.type for one in self.schema()}
+            missing = [(name, kind) for name, kind in new.items() if known.get(name) != kind]
+            if not missing:
+                return
+            with contextlib.suppress(errors.CommitFailedError):  # then look at the table again
+                self.table.alter.add_columns(_delta_schema(pa.schema(missing)).fields)
+            self.table.update_incremental()
+        raise WarehouseError(f"table '{self.name}' did not take the columns {', '.join(new)}")
 
     # -- state
 
@@ -167,18 +175,18 @@ class DeltaTable:
         count = self._version(PARTITIONS)
         if count is None:
             return State()
-        batch = self._version(BATCH)
-        commit = self._commit(str(batch))
-        bad: tuple[str, ...] = ()
-        if self._version(LETTERS) == batch:
-            if commit is None:
-                raise WarehouseError(
-                    f"table '{self.name}': the log file of batch {batch} was deleted before its "
-                    "dead letters were in their table"
-                )
-            bad = tuple(json.loads(commit[BAD_FILES]))
+        number = self._version(BATCH)
+        batch = f"{self.table.metadata().id}:{number}"
+        pending = self._version(LETTERS) == number
+        commit = self._commit(batch, None if pending else RECENT_COMMITS)
+        if pending and commit is None:
+            raise WarehouseError(
+                f"table '{self.name}': the log file of batch {batch} was deleted before its dead "
+                "letters were in their table"
+            )
+        bad = tuple(json.loads(commit[BAD_FILES])) if pending and commit else ()
         first, following = (self._offsets(kind, count) for kind in (FIRST, NEXT))
-        return State(str(batch), first, following, bad, commit["timestamp"] if commit else None)
+        return State(batch, first, following, bad, commit["timestamp"] if commit else None)
 
     def _offsets(self, kind: str, count: int) -> dict[int, int]:
         found = {partition: self._version(f"{kind}.{partition}") for partition in range(count)}
@@ -188,14 +196,10 @@ class DeltaTable:
         found: int | None = self.table.transaction_version(application)
         return found
 
-    def _commit(self, batch: str) -> Mapping[str, Any] | None:
+    def _commit(self, batch: str, limit: int | None) -> Mapping[str, Any] | None:
         """What the commit of a batch said; others (compaction) may have followed it."""
-        for limit in (RECENT_COMMITS, None):
-            for one in self.table.history(limit):
-                if one.get(BATCH) == batch:
-                    found: Mapping[str, Any] = one
-                    return found
-        return None
+        history: list[dict[str, Any]] = self.table.history(limit)
+        return next((one for one in history if one.get(BATCH) == batch), None)
 
     # -- commit
 
@@ -215,13 +219,14 @@ class DeltaTable:
         def told() -> Told:
             state = self.state()
             check_ranges(state, ranges)
-            number = int(state.batch_id or 0) + 1
+            identity, number = self.table.metadata().id, _number(state.batch_id) + 1
             first = {p: start for p, (start, _) in ranges.items() if p not in state.first}
             known = max([0, *state.next, *ranges]) + 1
             versions = {BATCH: number, PARTITIONS: known}
             versions |= {f"{FIRST}.{partition}": start for partition, start in first.items()}
             versions |= {f"{NEXT}.{partition}": end for partition, (_, end) in ranges.items()}
-            said = {BATCH: str(number), RANGES: json.dumps(ranges), "chronik.folder": batch_id}
+            said = {BATCH: f"{identity}:{number}", RANGES: json.dumps(ranges)}
+            said["chronik.folder"] = batch_id
             if bad_files:
                 versions[LETTERS] = number
                 said[BAD_FILES] = json.dumps(list(bad_files))
@@ -230,12 +235,16 @@ class DeltaTable:
         self._append(files, told)
 
     def add_once(self, files: Sequence[str], batch_id: str) -> None:
-        """Adds the dead letters of a batch, unless they are there."""
+        """Adds the dead letters of a batch, unless they are there.
+
+        Batches are settled in their order; a table that was made again counts from one again.
+        """
+        identity, number = batch_id.rpartition(":")[0], _number(batch_id)
 
         def told() -> Told | None:
-            if (self._version(BATCH) or 0) >= int(batch_id):
+            if (self._version(f"{BATCH}.{identity}") or 0) >= number:
                 return None
-            return {BATCH: batch_id}, {BATCH: int(batch_id)}
+            return {BATCH: batch_id}, {f"{BATCH}.{identity}": number}
 
         if told() is not None:  # otherwise the files may be gone by now
             self._append([_counted(one) for one in files], told)
@@ -273,7 +282,7 @@ class DeltaTable:
         for column in small_types(footer.schema.to_arrow_schema()):
             if column.name not in schema.names or schema.field(column.name).type != column.type:
                 raise WrongFile(f"{written.path}: column {column} is not the table's")
-        root = self.table.table_uri.rstrip("/") + "/"
+        root = f"{self._location}/"
         if not written.path.startswith(root):
             raise WrongFile(f"{written.path} is not below {root}")
         return deltalake("deltalake.transaction").AddAction(
@@ -284,6 +293,19 @@ class DeltaTable:
             data_change=True,
             stats=json.dumps(_statistics(footer)),
         )
+
+
+def _delta_schema(schema: pa.Schema) -> Any:
+    try:
+        return deltalake().Schema.from_arrow(schema)
+    except Exception as error:  # delta-rs has no type of its own for it
+        told = str(error).splitlines()[0]
+        raise WarehouseError(f"Delta has no such type as in {schema}: {told}") from error
+
+
+def _number(batch_id: str) -> int:
+    """Of a batch within its table; 0 where there was none."""
+    return int(batch_id.rpartition(":")[2] or 0)
 
 
 def _footer(path: str) -> tuple[pq.FileMetaData, Any]:

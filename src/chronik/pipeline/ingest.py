@@ -97,7 +97,7 @@ class Job:
 def ingest_once(  # noqa: PLR0913 - options with names
     bootstrap: str,
     topics: Iterable[str],
-    warehouse: str | Path,
+    warehouse: str | Path | Tables,
     master: str = "local[*]",
     progress: Callable[[Progress], None] | None = None,
     *,
@@ -111,7 +111,7 @@ def ingest_once(  # noqa: PLR0913 - options with names
     job = spark_job(
         spark,
         bootstrap,
-        Warehouse(warehouse, catalog),
+        Warehouse(warehouse, catalog) if isinstance(warehouse, str | Path) else warehouse,
         mode,
         records_max=records_per_commit,
         progress=progress or (lambda _: None),
