@@ -87,7 +87,7 @@ def test_fm10_commit_and_fetch_answer_every_partition() -> None:
     offsets = tuple(OffsetToCommit("orders", p, 10 + p, 4, "note") for p in range(3))
     results = tuple(PartitionResult("orders", p, ErrorCode.NONE) for p in range(3))
     assert ask(driver, OffsetCommit(GROUP, offsets)) == OffsetCommitResponse(results)
-    fetch = OffsetFetch(GROUP, (("orders", (2, 9)), ("other", (0,))), require_stable=True)
+    fetch = OffsetFetch(GROUP, (("orders", (2, 9)), ("other", (0,))))
     assert ask(driver, fetch) == OffsetFetchResponse(
         ErrorCode.NONE,
         (

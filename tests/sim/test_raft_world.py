@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from chronik.cli.simulate import command
 from chronik.sim.raft_bugs import BUGS, build_with
-from chronik.sim.raft_world import Report, run
+from chronik.sim.raft_world import run
+from chronik.sim.report import Report
 
 
 def explain(report: Report) -> str:

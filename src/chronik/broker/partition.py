@@ -296,10 +296,6 @@ class Partition:
         if not self.state.log_start <= offset <= self.state.log_end:
             raise OffsetError(ErrorCode.OFFSET_OUT_OF_RANGE)
 
-    def available_bytes(self, offset: int) -> bool:
-        """True when a record at or after `offset` is committed."""
-        return offset < self.state.high_watermark
-
     def read(self, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> Read | None:
         """Committed batches from the one that holds `offset` on; None where there are none."""
         if offset >= self.state.high_watermark:

@@ -51,23 +51,3 @@ class Peers(Protocol):
 
     def refuses(self, node_id: int) -> bool:
         """True where the last attempt to connect was refused: no process listens there."""
-
-
-class NoPeers:
-    """A node on its own."""
-
-    async def call(
-        self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
-    ) -> memoryview:
-        """Nobody is there."""
-        raise PeerUnavailableError(f"there is no node {node_id}", sent=False)
-
-    def post(self, message: Message) -> None:
-        """Nobody is there."""
-
-    def set_address(self, node_id: int, host: str, port: int) -> None:
-        """Nobody will be there."""
-
-    def refuses(self, node_id: int) -> bool:
-        """Nobody was asked."""
-        return False

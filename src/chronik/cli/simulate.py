@@ -1,14 +1,14 @@
 """`chronik simulate`: whole clusters from seeds, with faults, checked after every event."""
 
 import sys
+from collections import Counter
 
 import click
 
 from chronik.sim import raft_world, replica_world
 from chronik.sim.raft_bugs import BUGS
-from chronik.sim.raft_world import Report
 from chronik.sim.replica_bugs import REPLICA_BUGS
-from chronik.sim.replica_world import ReplicaReport
+from chronik.sim.report import Report
 
 BUGS_OF = {"raft": frozenset(BUGS), "partition": frozenset(REPLICA_BUGS)}
 
@@ -51,7 +51,7 @@ def command(seed: int, seeds: int, world: str, nodes: str, steps: int, bug: str 
             f"--world {world} has these bugs: {', '.join(sorted(BUGS_OF[world]))}"
         )
     run = raft_world.run if world == "raft" else replica_world.run
-    reports: list[Report | ReplicaReport] = []
+    reports: list[Report] = []
     for number in range(seed, seed + seeds):
         report = run(number, int(nodes), steps, (bug,) if bug else ())
         reports.append(report)
@@ -63,7 +63,7 @@ def command(seed: int, seeds: int, world: str, nodes: str, steps: int, bug: str 
         sys.exit(1)
 
 
-def _show_finding(report: Report | ReplicaReport) -> None:
+def _show_finding(report: Report) -> None:
     click.echo(f"seed {report.seed}: {report.finding}")
     click.echo(f"the last {len(report.trace)} events:")
     for line in report.trace:
@@ -71,19 +71,11 @@ def _show_finding(report: Report | ReplicaReport) -> None:
     click.echo(f"repeat it with: {report.command}")
 
 
-def _show_summary(reports: list[Report | ReplicaReport]) -> None:
+def _show_summary(reports: list[Report]) -> None:
     found = sum(1 for report in reports if not report.ok)
-    totals = {"committed": 0, "acknowledged": 0, "starts": 0, "simulated seconds": 0}
+    totals: Counter[str] = Counter()
     for report in reports:
-        totals["committed"] += report.committed
-        totals["acknowledged"] += report.acked
-        totals["starts"] += report.restarts
-        if isinstance(report, Report):
-            more = {"terms": report.terms, "reads": report.reads}
-        else:
-            more = {"leader epochs": report.epochs}
-        for name, value in more.items():
-            totals[name] = totals.get(name, 0) + value
+        totals.update(report.counts())
     totals["simulated seconds"] = sum(report.simulated_us for report in reports) // 1_000_000
     numbers = ", ".join(f"{value} {name}" for name, value in totals.items())
     click.echo(f"{len(reports)} seeds, {found} findings: {numbers}")

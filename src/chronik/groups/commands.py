@@ -102,7 +102,6 @@ class OffsetFetch:
 
     group_id: str
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None = None
-    require_stable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,6 @@ class ConfigKey:
     """A further rule: the complaint, or None."""
     synonyms: tuple[Synonym, ...] = ()
     mode: UpdateMode = UpdateMode.CLUSTER_WIDE
-    importance: str = "medium"
     fixed_because: str = ""
     """Where not empty, only the default is accepted, and this is the reason."""
     empty_inherits: bool = False

@@ -15,7 +15,6 @@ RESPONSE_BYTES_QUEUED_PER_CONNECTION_MAX = 64 * 1024 * 1024
 BATCH_BYTES_MAX = 1_048_588
 """One record batch, as Kafka's message.max.bytes; topics may say otherwise."""
 TOPIC_NAME_LENGTH_MAX = 249
-PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_PER_REQUEST_MAX = 10_000
 FETCH_BYTES_MAX = 55 * 1024 * 1024
 """One Fetch answer, as Kafka's fetch.max.bytes of a broker."""

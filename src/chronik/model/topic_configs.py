@@ -19,6 +19,7 @@ from chronik.model.configs import (
     ConfigValue,
     entry_of,
 )
+from chronik.model.limits import BATCH_BYTES_MAX
 from chronik.model.topic_keys import HOUR_MS, MINUTE_MS, TOPIC_KEYS
 
 
@@ -37,7 +38,7 @@ class TopicConfig:
     flush_ms: int = LONG_MAX
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
-    max_message_bytes: int = 1_048_588
+    max_message_bytes: int = BATCH_BYTES_MAX
     message_timestamp_after_max_ms: int = HOUR_MS
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_type: str = "CreateTime"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from chronik.model.configs import LONG_MAX, ConfigKey, ConfigType, ConfigValue, Synonym
+from chronik.model.limits import BATCH_BYTES_MAX
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
@@ -169,7 +170,7 @@ _KEYS: Final = (
     ConfigKey(
         "max.message.bytes",
         _INT,
-        1_048_588,
+        BATCH_BYTES_MAX,
         "The largest record batch accepted, after compression.",
         low=0,
         synonyms=_broker("message.max.bytes"),

@@ -16,39 +16,21 @@ from chronik.sim.raft_faults import draw_plan
 from chronik.sim.raft_invariants import InvariantViolated, Judge
 from chronik.sim.raft_nemesis import Nemesis
 from chronik.sim.raft_node import Machine
+from chronik.sim.report import Report
 
 TICK_US = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a run was and what it found."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftReport(Report):
+    """Of a metadata log and its voters."""
 
-    seed: int
-    nodes: int
-    steps: int
-    bugs: tuple[str, ...]
-    finding: str
-    """Empty if nothing was found."""
-    trace: tuple[str, ...]
-    """The last events before the finding."""
     terms: int
-    committed: int
-    acked: int
     reads: int
-    restarts: int
-    simulated_us: int
 
-    @property
-    def ok(self) -> bool:
-        """True if nothing was found."""
-        return not self.finding
-
-    @property
-    def command(self) -> str:
-        """What repeats this run."""
-        bug = "".join(f" --bug {name}" for name in self.bugs)
-        return f"chronik simulate --seed {self.seed} --nodes {self.nodes} --steps {self.steps}{bug}"
+    def counts(self) -> dict[str, int]:
+        """The metadata log's own, too."""
+        return Report.counts(self) | {"terms": self.terms, "reads": self.reads}
 
 
 def build(seed: int, nodes: int, bugs: Sequence[str] = ()) -> RaftCluster:
@@ -67,7 +49,7 @@ def build(seed: int, nodes: int, bugs: Sequence[str] = ()) -> RaftCluster:
     return RaftCluster(plan, random, Clock(), network, judge, machines, timers, disks)
 
 
-def run(seed: int, nodes: int = 3, steps: int = 3_000, bugs: Sequence[str] = ()) -> Report:
+def run(seed: int, nodes: int = 3, steps: int = 3_000, bugs: Sequence[str] = ()) -> RaftReport:
     """One run; the same arguments give the same report."""
     world = build(seed, nodes, bugs)
     finding = ""
@@ -76,7 +58,7 @@ def run(seed: int, nodes: int = 3, steps: int = 3_000, bugs: Sequence[str] = ())
     except (AssertionError, ValueError, LookupError) as error:
         # InvariantViolated, or an error of the code under test: both are findings.
         finding = str(error) if isinstance(error, InvariantViolated) else repr(error)
-    return Report(
+    return RaftReport(
         seed=seed,
         nodes=nodes,
         steps=steps,

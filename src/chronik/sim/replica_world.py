@@ -6,40 +6,26 @@ checks after each what `replica_judge` knows. Then all faults end: every replica
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from chronik.sim.raft_invariants import InvariantViolated
 from chronik.sim.replica_bugs import REPLICA_BUGS, ReplicaBuild
 from chronik.sim.replica_cluster import PartitionCluster
 from chronik.sim.replica_nemesis import ReplicaNemesis
+from chronik.sim.report import Report
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaReport:
-    """What a run was and what it found."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaReport(Report):
+    """Of a partition and its replicas."""
 
-    seed: int
-    nodes: int
-    steps: int
-    bugs: tuple[str, ...]
-    finding: str
-    trace: tuple[str, ...]
+    world: ClassVar[str] = "--world partition "
+
     epochs: int
-    committed: int
-    acked: int
-    restarts: int
-    simulated_us: int
 
-    @property
-    def ok(self) -> bool:
-        """True if nothing was found."""
-        return not self.finding
-
-    @property
-    def command(self) -> str:
-        """What repeats this run."""
-        bug = "".join(f" --bug {name}" for name in self.bugs)
-        words = f"--seed {self.seed} --nodes {self.nodes} --steps {self.steps}"
-        return f"chronik simulate --world partition {words}{bug}"
+    def counts(self) -> dict[str, int]:
+        """The partition's own, too."""
+        return Report.counts(self) | {"leader epochs": self.epochs}
 
 
 def run(seed: int, nodes: int = 3, steps: int = 3_000, bugs: Sequence[str] = ()) -> ReplicaReport:

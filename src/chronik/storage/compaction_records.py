@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from chronik.wire.compression import Codec, compress, packed
-from chronik.wire.record_iter import CorruptRecords, decompress
+from chronik.wire.record_iter import CorruptRecords, decompress, read_varint
+from chronik.wire.record_writer import zigzag
 from chronik.wire.records import (
     CODEC_MASK,
     DELETE_HORIZON_FLAG,
@@ -57,41 +58,24 @@ def walk(header: BatchHeader, data: bytes, pace: Pace) -> Iterator[Frame]:
             if not number % PACE_RECORDS:
                 pace()
             start = position
-            length, position = _varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
             if length <= 0 or end > size:
                 raise CorruptRecords(f"record of {length} bytes, {size - position} are left")
-            timestamp_delta, position = _varint(data, position + 1)
-            offset_delta, position = _varint(data, position)
-            key_size, position = _varint(data, position)
+            timestamp_delta, position = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, position)
+            key_size, position = read_varint(data, position)
             key = None
             if key_size >= 0:
                 key = data[position : position + key_size]
                 position += key_size
-            has_value = _varint(data, position)[0] >= 0
+            has_value = read_varint(data, position)[0] >= 0
             if position >= end:
                 raise CorruptRecords("record shorter than its own fields")
             yield start, end, timestamp_delta, offset_delta, key, has_value
             position = end
     except IndexError as error:
         raise CorruptRecords("the records end too early") from error
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise CorruptRecords(f"no varint before byte {position}")
 
 
 def rebuilt(header: BatchHeader, data: bytes, kept: Kept, horizon_ms: int | None) -> bytes:
@@ -128,20 +112,10 @@ def emptied(header: BatchHeader) -> bytes:
 
 def _rebased(data: bytes, start: int, end: int, shift: int) -> bytes:
     """The record with another timestamp delta: its timestamp stays, its base moves."""
-    _, attributes_at = _varint(data, start)
-    delta, rest = _varint(data, attributes_at + 1)
-    body = data[attributes_at : attributes_at + 1] + _zigzag(delta + shift) + data[rest:end]
-    return _zigzag(len(body)) + body
-
-
-def _zigzag(value: int) -> bytes:
-    number = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    _, attributes_at = read_varint(data, start)
+    delta, rest = read_varint(data, attributes_at + 1)
+    body = data[attributes_at : attributes_at + 1] + zigzag(delta + shift) + data[rest:end]
+    return zigzag(len(body)) + body
 
 
 def judged(

@@ -116,11 +116,6 @@ class Write:
         return len(self.parts) > 1
 
     @property
-    def rolled(self) -> bool:
-        """True where the write begins a segment: the moment for a producer snapshot."""
-        return any(part.created for part in self.parts)
-
-    @property
     def is_plain(self) -> bool:
         """True where only bytes are added to a file that exists."""
         return self.repair is None and len(self.parts) == 1 and not self.parts[0].created

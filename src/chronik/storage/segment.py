@@ -18,7 +18,6 @@ from chronik.wire.records import HEADER_SIZE, BatchHeader, read_header
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
-OFFSET_DIGITS = 20
 HEADER_WINDOW_BYTES = 4096
 """Read at once when batch headers are walked: many small batches, or one header of a large one."""
 

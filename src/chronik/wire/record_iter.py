@@ -78,12 +78,12 @@ def _frames(header: BatchHeader, data: bytes) -> Iterator[tuple[int, int, int, i
     """(position after the deltas, end, offset, timestamp) of each record."""
     position = 0
     for _ in range(header.record_count):
-        length, position = _varint(data, position)
+        length, position = read_varint(data, position)
         end = position + length
         if length <= 0 or end > len(data):
             raise CorruptRecords(f"record of {length} bytes, {len(data) - position} are left")
-        timestamp_delta, position = _varint(data, position + 1)
-        offset_delta, position = _varint(data, position)
+        timestamp_delta, position = read_varint(data, position + 1)
+        offset_delta, position = read_varint(data, position)
         if position > end:
             raise CorruptRecords("record shorter than its own fields")
         timestamp = header.base_timestamp + timestamp_delta
@@ -96,7 +96,7 @@ def _frames(header: BatchHeader, data: bytes) -> Iterator[tuple[int, int, int, i
 def _record(data: bytes, position: int, end: int, offset: int, timestamp: int) -> Record:
     key, position = _nullable(data, position, end)
     value, position = _nullable(data, position, end)
-    count, position = _varint(data, position)
+    count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
         raise CorruptRecords(f"{count} headers in {end - position} bytes")
     headers: list[tuple[str, bytes | None]] = []
@@ -119,7 +119,7 @@ def _text(name: bytes | None) -> str:
 
 
 def _nullable(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _varint(data, position)
+    length, position = read_varint(data, position)
     if length == -1:
         return None, position
     if length < 0 or position + length > end:
@@ -127,14 +127,21 @@ def _nullable(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     return data[position : position + length], position + length
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    for at in range(position, min(position + VARINT_BYTES_MAX, len(data))):
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at + 1
-        shift += 7
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint, as records have them, and the position after it."""
+    try:
+        byte = data[position]
+        if byte < 0x80:  # nearly always
+            return (byte >> 1) ^ -(byte & 1), position + 1
+        value, shift = byte & 0x7F, 7
+        for at in range(position + 1, position + VARINT_BYTES_MAX):
+            byte = data[at]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1), at + 1
+            shift += 7
+    except IndexError:
+        pass  # the bytes end before it does
     raise CorruptRecords(f"no varint at byte {position}")
 
 

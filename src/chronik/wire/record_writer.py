@@ -20,7 +20,7 @@ def build_batch(records: Sequence[Pair], timestamp_ms: int) -> bytearray:
     body = bytearray()
     for delta, (key, value) in enumerate(records):
         record = _record(delta, key, value)
-        body += _zigzag(len(record)) + record
+        body += zigzag(len(record)) + record
     batch = bytearray(HEADER.size)
     batch += body
     fields = [
@@ -48,17 +48,18 @@ def _record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
     return b"".join(
         (
             _NO_ATTRIBUTES_NO_DELTA,
-            _zigzag(offset_delta),
-            _zigzag(-1 if key is None else len(key)),
+            zigzag(offset_delta),
+            zigzag(-1 if key is None else len(key)),
             key or b"",
-            _zigzag(-1 if value is None else len(value)),
+            zigzag(-1 if value is None else len(value)),
             value or b"",
             _NO_HEADERS,
         )
     )
 
 
-def _zigzag(value: int) -> bytes:
+def zigzag(value: int) -> bytes:
+    """A varint as records have them: small for small numbers of either sign."""
     if 0 <= value < len(_SMALL):
         return _SMALL[value]
     return _varint((value << 1) ^ (value >> 63))
