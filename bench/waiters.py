@@ -8,12 +8,15 @@ again, so every produce also feeds them all: the ack must not wait until that is
 
 import argparse
 import contextlib
+import multiprocessing
 import resource
 import selectors
 import socket
 import statistics
-import threading
 import time
+from collections.abc import Iterator
+from multiprocessing.synchronize import Event
+from typing import TYPE_CHECKING, cast
 
 from contestants import Chronik
 from idle import FETCH_VERSION, WAIT_MS, answer, connect, framed, latencies
@@ -21,10 +24,15 @@ from processes import cpu_seconds, say, wait_for_port
 
 from chronik.wire.messages import create_topics, fetch
 
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
 KINDS = ("elsewhere", "hungry", "tailing")
 PRODUCES = {"elsewhere": 3_000, "hungry": 3_000, "tailing": 200}
 WARM_UP, SETTLE_SECONDS = 500, 2
 NEVER_BYTES = 1 << 30
+WATERMARK_AT = slice(28, 36)
+"""In an answer to a fetch of one partition of the topic `busy`."""
 
 
 def poll(kind: str, offset: int) -> bytes:
@@ -42,33 +50,49 @@ def poll(kind: str, offset: int) -> bytes:
     return framed(request, FETCH_VERSION)
 
 
-class Tail(threading.Thread):
-    """Reads the answers of many polls and asks again, from the record that comes next."""
+def tail(port: int, count: int, offset: int, ready: Event, answers: "Synchronized[int]") -> None:
+    """Consumers in a process of their own: each reads its answer and asks for what comes next."""
+    with selectors.DefaultSelector() as arrived:
+        for _ in range(count):
+            connection = connect(port)
+            connection.sendall(poll("tailing", offset))
+            arrived.register(connection, selectors.EVENT_READ)
+        ready.set()
+        while True:
+            for key, _ in arrived.select():
+                connection = cast("socket.socket", key.fileobj)
+                found = answer(connection)
+                answers.value += 1
+                connection.sendall(poll("tailing", int.from_bytes(found[WATERMARK_AT], "big")))
 
-    def __init__(self, connections: list[socket.socket], offset: int) -> None:
-        super().__init__(daemon=True)
-        self._offsets = dict.fromkeys(connections, offset)
-        self._running = True
-        self.answers = 0
 
-    def run(self) -> None:
-        """Until `stop`."""
-        with selectors.DefaultSelector() as ready:
-            for connection in self._offsets:
-                ready.register(connection, selectors.EVENT_READ)
-            while self._running:
-                for key, _ in ready.select(0.1):
-                    connection = key.fileobj
-                    assert isinstance(connection, socket.socket)
-                    answer(connection)
-                    self.answers += 1
-                    self._offsets[connection] += 1
-                    connection.sendall(poll("tailing", self._offsets[connection]))
+@contextlib.contextmanager
+def tailing(port: int, count: int, offset: int) -> Iterator["Synchronized[int]"]:
+    """Runs `tail`; the number of answers that its consumers have got so far."""
+    context = multiprocessing.get_context("spawn")
+    ready, answers = context.Event(), context.Value("q", 0)
+    process = context.Process(target=tail, args=(port, count, offset, ready, answers), daemon=True)
+    process.start()
+    try:
+        ready.wait(60)
+        yield answers
+    finally:
+        process.kill()
+        process.join()
 
-    def stop(self) -> None:
-        """Ends the thread."""
-        self._running = False
-        self.join()
+
+@contextlib.contextmanager
+def waiting(kind: str, port: int, count: int) -> Iterator["Synchronized[int] | None"]:
+    """That many long polls; where they are answered, a counter."""
+    offset = 0 if kind == "elsewhere" else WARM_UP
+    if kind == "tailing" and count:
+        with tailing(port, count, offset) as answers:
+            yield answers
+        return
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(connect(port)).sendall(poll(kind, offset))
+        yield None
 
 
 def measure(durability: str, kind: str, count: int) -> str:
@@ -81,19 +105,12 @@ def measure(durability: str, kind: str, count: int) -> str:
         producer.sendall(framed(create_topics.CreateTopicsRequest(topics=asked), 5))
         answer(producer)
         latencies(producer, WARM_UP)
-        offset = 0 if kind == "elsewhere" else WARM_UP
-        polls = [stack.enter_context(connect(port)) for _ in range(count)]
-        for connection in polls:
-            connection.sendall(poll(kind, offset))
+        answers = stack.enter_context(waiting(kind, port, count))
         time.sleep(SETTLE_SECONDS)
-        tail = Tail(polls, offset) if kind == "tailing" and polls else None
-        if tail is not None:
-            tail.start()
-            stack.callback(tail.stop)
         cpu = cpu_seconds(pids)
         took = latencies(producer, PRODUCES[kind])
         cpu = (cpu_seconds(pids) - cpu) / len(took)
-        fed = tail.answers / sum(took) * 1e3 if tail is not None else 0
+        fed = answers.value / sum(took) * 1e3 if answers is not None else 0
     cuts = statistics.quantiles(took, n=100)
     return (
         f"{durability:>6} {kind:>9} {count:>6} {cuts[49]:>8.3f} {cuts[98]:>8.3f} "
