@@ -53,8 +53,8 @@ peers:  ## the JVM's Kafka connector and Iceberg into .peers, as judges in the t
 conformance: setup  ## kafka-python's own integration tests against a node (fetches its source package)
 	$(BIN)/python tools/conformance.py
 
-soak: setup  ## the long runs
-	$(BIN)/pytest -m soak --soak $(ARGS)
+soak: setup  ## the long runs, in pieces that need not be repeated (see tools/soak.py --help)
+	$(BIN)/python tools/soak.py $(ARGS)
 
 lock: setup  ## resolve the dependencies anew
 	$(BIN)/uv pip compile -q pyproject.toml --extra spark --extra delta --extra protobuf --group dev --generate-hashes --no-emit-index-url \

@@ -1,10 +1,9 @@
 """Eight consumers in three libraries while every second one joins, leaves, freezes or is killed.
 
-20 seconds in the ordinary suite; two minutes with `--soak`.
+Two minutes per strategy, with `--soak`.
 """
 
 import itertools
-import os
 import random
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.clients.chaos_member import SPEAKS
+from tests.rounds import Rounds
 from tests.servers import Chronik
 
 MEMBER = Path(__file__).with_name("chaos_member.py")
@@ -29,6 +29,8 @@ PARTITIONS = 16
 MEMBERS = 8
 RECORDS_PER_SECOND = 200
 CALM_SECONDS_MAX = 60.0
+CHAOS_SECONDS, ROUND_SECONDS = 120, 10
+SEED = 4
 FROZEN_SECONDS_MAX = 5.0
 Processed = tuple[int, int, int]
 """Generation, partition, offset."""
@@ -198,14 +200,18 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-def chaos(group: Group, seconds: float) -> None:
+def chaos(group: Group, feed: Feed, rounds: Rounds) -> None:
     """One accident per second, then everybody wakes."""
     began = time.monotonic()
-    for second in range(int(seconds)):
+    for second in range(CHAOS_SECONDS):
         while time.monotonic() < began + second + 1:
             group.wake(time.monotonic())
             time.sleep(0.05)
         group.accident()
+        if (second + 1) % ROUND_SECONDS == 0:
+            done = ", ".join(f"{count} {what}" for what, count in sorted(group.happened.items()))
+            read = sum(1 for _ in group.processed())
+            rounds.told(f"so far {done}", acked=len(feed.acknowledged), processed=read)
     group.wake(float("inf"))
 
 
@@ -213,17 +219,17 @@ def chaos(group: Group, seconds: float) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("strategy", SPEAKS)
 def test_every_record_is_processed_and_none_twice_in_a_generation(
-    node: Chronik, tmp_path: Path, strategy: str, request: pytest.FixtureRequest
+    node: Chronik, tmp_path: Path, strategy: str
 ) -> None:
-    is_soak = request.config.getoption("--soak", default=False) or "CHRONIK_SOAK" in os.environ
+    rounds = Rounds(f"groups {strategy}", CHAOS_SECONDS // ROUND_SECONDS, SEED)
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
-    feed, group = Feed(node.bootstrap), Group(node.bootstrap, tmp_path, strategy, seed=4)
+    feed, group = Feed(node.bootstrap), Group(node.bootstrap, tmp_path, strategy, SEED)
     try:
         for _ in range(MEMBERS):
             group.join()
         with feed.running():
-            chaos(group, 120 if is_soak else 20)
+            chaos(group, feed, rounds)
         while len(group.members) < MEMBERS:
             group.join()
         check_nobody_is_stuck(group, feed)
@@ -233,6 +239,9 @@ def test_every_record_is_processed_and_none_twice_in_a_generation(
         group.close()
     check_once_per_generation(group)
     assert group.happened.keys() == {"join", "leave", "freeze", "kill"}
+    processed = sum(1 for _ in group.processed())
+    accidents = sum(group.happened.values())
+    rounds.summary(accidents=accidents, acked=len(feed.acknowledged), processed=processed)
 
 
 def check_nobody_is_stuck(group: Group, feed: Feed) -> None:

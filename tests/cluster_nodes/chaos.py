@@ -44,6 +44,10 @@ class Chaos:
         self.beside: list[Load] = []
         """A producer per partition: answers leave a connection in order, so one would wait."""
         self.story: list[str] = []
+        self.did: list[str] = []
+        """In the last round."""
+        self.read = 0
+        """Records that the last check found in the topic."""
         self.recovery_s: list[float] = []
         self.beside_s: list[float] = []
         self._witnesses = contextlib.ExitStack()
@@ -65,6 +69,7 @@ class Chaos:
         """Breaks something under load, mends it, proves that nothing is lost."""
         began = time.monotonic()
         number = len(self.loads) // 2
+        self.did = []
         bootstrap = self.cluster.bootstrap
         self.current = [
             Load(bootstrap, TOPIC, PARTITIONS, name=b"%d%s:" % (number, one), padding=PADDING)
@@ -86,10 +91,11 @@ class Chaos:
         except BaseException as error:
             error.add_note(f"in round {number} ({name}) after {'; '.join(self.story)}")
             raise
-        self.note(f"{name} took {time.monotonic() - began:.1f} s")
+        self.story.append(f"{name} took {time.monotonic() - began:.1f} s")
 
     def note(self, text: str) -> None:
         self.story.append(text)
+        self.did.append(text)
         log.info(text)
 
     def verify(self) -> None:
@@ -97,6 +103,7 @@ class Chaos:
         self.cluster.check_replicas_equal(TOPIC)
         ends = {one: self.cluster.end_offset(TOPIC, one) for one in range(PARTITIONS)}
         found = read_all(self.cluster.bootstrap, TOPIC, ends)
+        self.read = len(found)
         for load in self.loads:
             check_delivery(load, found)
         self.reader.check(found)
@@ -154,6 +161,7 @@ class Chaos:
     def kill_two(self) -> None:
         first, second = self.random.sample(NODES, 2)
         self.cluster.kill(first, second)
+        self.note(f"nodes {first} and {second} dead")
         time.sleep(self.random.random())
         self.cluster.start(second)
         self._wait_acked(60)
@@ -174,6 +182,7 @@ class Chaos:
     def pause(self) -> None:
         victim = self.some_node()
         self.cluster.pause(victim)
+        self.note(f"node {victim} stopped for {self.pause_s:.0f} s")
         time.sleep(self.pause_s)
 
     def blink(self) -> None:
@@ -186,12 +195,15 @@ class Chaos:
             time.sleep(self.random.random())
 
     def isolate(self) -> None:
-        self.network.isolate(self.some_node())
+        victim = self.some_node()
+        self.network.isolate(victim)
+        self.note(f"node {victim} alone")
         self._wait_acked(30)
         time.sleep(self.random.uniform(0, 3))
 
     def one_way(self) -> None:
         victim, is_deaf = self.some_node(), self.random.random() < 0.5
+        self.note(f"node {victim} {'deaf' if is_deaf else 'mute'}")
         for other in self.others(victim):
             self.network.cut(*((other, victim) if is_deaf else (victim, other)))
         time.sleep(4)
@@ -200,6 +212,7 @@ class Chaos:
         one, two = self.random.sample(NODES, 2)
         self.network.cut(one, two)
         self.network.cut(two, one)
+        self.note(f"nodes {one} and {two} cut from each other")
         time.sleep(3)
 
     def flap(self) -> None:
@@ -212,11 +225,15 @@ class Chaos:
                 self.network.heal()
 
     def slow_disk(self) -> None:
-        self.machines.slow_disk(self.some_node(), self.random.choice([0.05, 0.3, 1.0]))
+        victim, seconds = self.some_node(), self.random.choice([0.05, 0.3, 1.0])
+        self.machines.slow_disk(victim, seconds)
+        self.note(f"node {victim}'s writes take {seconds} s")
         time.sleep(4)
 
     def full_disk(self) -> None:
-        self.machines.full_disk(self.some_node())
+        victim = self.some_node()
+        self.machines.full_disk(victim)
+        self.note(f"node {victim}'s disk full")
         time.sleep(3)
 
     def full_disk_and_kill(self) -> None:
@@ -227,7 +244,9 @@ class Chaos:
         self.cluster.kill(victim)
 
     def jump_clock(self) -> None:
-        self.machines.jump_clock(self.some_node(), self.random.choice([-HOUR_S, HOUR_S]))
+        victim, seconds = self.some_node(), self.random.choice([-HOUR_S, HOUR_S])
+        self.machines.jump_clock(victim, seconds)
+        self.note(f"node {victim}'s clock jumps by {seconds:+.0f} s")
         time.sleep(3)
 
     def jump_clock_and_kill(self) -> None:
@@ -245,6 +264,7 @@ class Chaos:
         victim = self.some_node()
         self.cluster.kill(victim)
         self.cluster.wipe(victim)
+        self.note(f"node {victim} wiped")
 
     def isolate_and_kill(self) -> None:
         """A leader that is alone goes on until it notices; then another one dies."""

@@ -14,6 +14,7 @@ from tests.faults.nodes import fetch_request, frame_of, produce_request
 from chronik.model.errors import ErrorCode
 from chronik.wire.messages import delete_records
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from chronik.wire.records import scan
 
 pytestmark = pytest.mark.integration
 
@@ -76,6 +77,76 @@ def test_fm24_list_offsets_and_fetch_agree_on_every_node(cluster: Cluster, topic
 def watermark(cluster: Cluster, node: int, topic: str) -> int:
     answer = ask(cluster.ports[node], fetch_request(topic, 0), 12)
     return int(answer.responses[0].partitions[0].high_watermark)
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_fm25_the_watermark_reaches_every_replica_after_the_last_record(
+    cluster: Cluster, topic: str, acks: int
+) -> None:
+    """Nothing is produced afterwards that could carry it along."""
+    frame = frame_of(produce_request(topic, b"last", acks=acks), 9)
+    port = cluster.ports[cluster.leader(topic)]
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        for node in NODES:
+            eventually(lambda node=node: watermark(cluster, node, topic) == 1, 3)  # type: ignore[misc]
+
+
+def test_fm29_the_controller_appends_nothing_to_what_another_node_leads(
+    cluster: Cluster, topic: str
+) -> None:
+    controller = cluster.controller()
+    states = cluster.partitions(topic)
+    led = next(one for one, state in states.items() if state.leader_id != controller)
+    leader = states[led].leader_id
+    # Alone the leader takes acks=1; what the controller had appended itself would differ.
+    offsets = [
+        produce(cluster, node, topic, b"from %d" % node, acks=1, partition=led)
+        for node in (controller, leader) * 5
+    ]
+    assert offsets == [(0, n) for n in range(10)]
+    eventually(lambda: cluster.end_offset(topic, led) == 10)
+    cluster.check_replicas_equal(topic)
+    epochs = {
+        header.leader_epoch
+        for _, header in scan(memoryview(cluster.log_bytes(controller, topic, led, 10)))
+    }
+    assert epochs == {states[led].leader_epoch}
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_fm70_a_new_leader_knows_the_sequences_that_the_old_one_took(
+    cluster: Cluster, topic: str, acks: int
+) -> None:
+    """Whatever the acks were: the retry is a duplicate, the next one is in order, a gap is not."""
+    victim = cluster.leader(topic)
+    for sequence in range(3):
+        send_numbered(cluster, victim, topic, sequence, acks)
+    for node in NODES:
+        eventually(lambda node=node: watermark(cluster, node, topic) == 3)  # type: ignore[misc]
+    cluster.kill(victim)
+    eventually(lambda: cluster.leader(topic) not in {victim, -1})
+    leader = cluster.leader(topic)
+    assert send_numbered(cluster, leader, topic, 2) == (0, 2)
+    assert send_numbered(cluster, leader, topic, 3) == (0, 3)
+    assert send_numbered(cluster, leader, topic, 9)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert cluster.end_offset(topic) == 4
+
+
+def send_numbered(
+    cluster: Cluster, node: int, topic: str, sequence: int, acks: int = -1
+) -> tuple[int, int]:
+    """One batch of an idempotent producer; acks=0 has no answer."""
+    fields = {"producer_id": 4711, "producer_epoch": 0, "sequence": sequence}
+    request = produce_request(topic, b"%d" % sequence, acks=acks, **fields)
+    if acks:
+        one = ask(cluster.ports[node], request, 9).responses[0].partition_responses[0]
+        return one.error_code, one.base_offset
+    frame = frame_of(request, 9)
+    with socket.create_connection(("127.0.0.1", cluster.ports[node])) as connection:
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        eventually(lambda: watermark(cluster, node, topic) == sequence + 1)
+    return 0, sequence
 
 
 def test_fm32_a_lagging_replica_does_not_call_an_offset_out_of_range(

@@ -3,8 +3,9 @@
 import time
 
 import pytest
-from tests.cluster_nodes.kit import NODES, Cluster, eventually
+from tests.cluster_nodes.kit import NODES, Cluster, ask, eventually
 from tests.cluster_nodes.load import Load, check_delivery, read_all
+from tests.faults.nodes import produce_request
 
 from chronik.broker.sessions import SESSION_TIMEOUT_S
 
@@ -113,6 +114,33 @@ def test_a_node_hangs_longer_than_its_session(cluster: Cluster, topic: str, who:
         cluster.wait_full_isr(topic)
         load.wait_acked(200)
     verify(cluster, topic, load)
+
+
+def test_fm50_a_leader_that_was_replaced_while_it_hung_confirms_nothing_of_its_own(
+    cluster: Cluster, topic: str
+) -> None:
+    """It wakes up believing that it leads: what it confirms is in the new leader's log."""
+    victim = cluster.leader(topic)
+    others = [node for node in NODES if node != victim]
+    port = cluster.ports[others[0]]
+    cluster.pause(victim)
+    eventually(lambda: cluster.leader(topic, port=port) in others)
+    assert send(port, topic, b"new")[0] == 0
+    cluster.resume(victim)
+    told = {b"%d" % n: send(cluster.ports[victim], topic, b"%d" % n) for n in range(20)}
+    cluster.wait_full_isr(topic)
+    assert send(cluster.ports[victim], topic, b"after")[0] == 0
+    found = read_all(cluster.bootstrap, topic, {0: cluster.end_offset(topic)})
+    for value, (code, offset) in told.items():
+        assert code or found[0, offset] == value
+    cluster.check_replicas_equal(topic)
+
+
+def send(port: int, topic: str, value: bytes) -> tuple[int, int]:
+    """Error code and base offset of an acks=all produce."""
+    answer = ask(port, produce_request(topic, value), 9)
+    one = answer.responses[0].partition_responses[0]
+    return one.error_code, one.base_offset
 
 
 def test_a_rolling_restart_is_not_noticed(cluster: Cluster, topic: str) -> None:

@@ -1,5 +1,6 @@
 """The metadata log on real disks and networks: on disk before it is acted on, whole, in order."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.cluster_nodes.machines import Machines
 from tests.cluster_nodes.proxies import Network
 from tests.faults.nodes import produce_request
 
+from chronik.broker.sessions import SESSION_TIMEOUT_S
 from chronik.model.errors import ErrorCode
 from chronik.wire.messages import create_topics, describe_quorum, init_producer_id, produce
 
@@ -179,6 +181,23 @@ def test_fm40_without_room_on_a_majority_nothing_is_decided(
     eventually(lambda: all("squeezed" in catalogue(cluster, node) for node in NODES))
     cluster.mend()
     cluster.delete("squeezed")
+
+
+def test_fm55_a_node_with_a_slow_disk_goes_on_reporting_to_its_controller(
+    cluster: Cluster, machines: Machines, topic: str
+) -> None:
+    """Its writes wait longer than a session lasts; its reports do not wait for them."""
+    victim = next(node for node in NODES if node != cluster.controller())
+    port = cluster.ports[cluster.controller()]
+    machines.slow_disk(victim, SESSION_TIMEOUT_S + 0.5)
+    with contextlib.suppress(OSError):  # it may not answer as soon as that
+        ask(port, produce_request(topic, b"slow", acks=-1), 9, seconds=0.5)
+    until = time.monotonic() + 2 * SESSION_TIMEOUT_S
+    while time.monotonic() < until:
+        brokers = cluster.metadata(port=port).brokers
+        assert victim in {one.node_id for one in brokers}, "a node that lives was fenced"
+        time.sleep(0.05)
+    machines.heal()
 
 
 def test_fm41_a_late_node_hears_everything_in_order(cluster: Cluster, network: Network) -> None:

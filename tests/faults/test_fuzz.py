@@ -8,12 +8,14 @@ import os
 import random
 import socket
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 from tests.faults.frames import every_frame, spoiled
-from tests.faults.nodes import Client, FaultyFiles, node_on, resident_bytes, run
+from tests.faults.nodes import Client, FaultyFiles, node_on, resident_bytes, run, wait_until
 from tests.net.kit import FakeListener, FakeTransport, feed, framed
+from tests.rounds import Rounds
 from tests.servers import HOST, Chronik
 
 from chronik.broker.lifecycle import WATCH_S
@@ -28,12 +30,19 @@ from chronik.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 pytestmark = pytest.mark.integration
 
-SHORT, LONG = 20_000, 200_000
-SEEDS = range(2, 7)
-"""A million frames in five runs."""
+SHORT, LONG = 20_000, 100_000
+SEEDS = range(2, 12)
+"""A million frames in ten runs."""
 UNREGISTER_BROKER = b"\x00\x40"
 """Left out: it does what it says, and the node needs a moment to register again."""
 GROWTH_BYTES_MAX = 60 * 1024 * 1024
+FRAMES_PER_ROUND = 20_000
+SOCKETS_IDLE_MAX = 8
+"""What a node listens on, and its event loop's own."""
+LINGER_S_MAX = 30.0
+"""Frames may ask for a wait; what outlives its connection ends by then."""
+RUDE_SHORT, RUDE_LONG = 600, 10_000
+"""Connections on real sockets."""
 
 
 class Attacker:
@@ -66,6 +75,23 @@ class Attacker:
     def bytes_held(self) -> int:
         return self._listener.budget.used
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._listener.connections)
+
+
+class Held:
+    """What a process holds that it could leak."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self.memory_bytes = resident_bytes(os.getpid())
+        self.files = len(os.listdir("/proc/self/fd"))
+        self.tasks = len(asyncio.all_tasks())
+
+    def __str__(self) -> str:
+        return f"{self.memory_bytes / 2**20:.0f} MiB, {self.files} files, {self.tasks} tasks"
+
 
 class Healthy:
     """A client that must be served whatever else goes on."""
@@ -83,14 +109,23 @@ class Healthy:
 
 
 async def attack(node: Node, count: int, seed: int) -> None:
-    rng = random.Random(seed)
     client = await Client.connect(node.port)
+    try:
+        await attack_beside(client, node, count, seed)
+    finally:
+        await client.close()
+
+
+async def attack_beside(client: Client, node: Node, count: int, seed: int) -> None:
+    rng = random.Random(seed)
     await client.create("healthy")
     await client.create("fuzzed", 2)
     healthy, attacker = Healthy(client), Attacker(node)
     frames = every_frame(rng)
-    before = 0
-    for number in range(count):
+    rounds = Rounds("frames", count // FRAMES_PER_ROUND, seed)
+    await healthy.check()
+    first, half = Held(), Held()
+    for number in range(1, count + 1):
         if rng.random() < 0.03:
             attacker.send(rng.randbytes(rng.randint(1, 200)))
         else:
@@ -102,21 +137,28 @@ async def attack(node: Node, count: int, seed: int) -> None:
         if number % 1000 == 0:
             await healthy.check()
         if number == count // 2:
-            gc.collect()
-            before = resident_bytes(os.getpid())
+            half = Held()
+        if number % FRAMES_PER_ROUND == 0:
+            rounds.told(f"{number} frames", connections=attacker.connections, holds=Held())
     attacker.leave()
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(LINGER_S_MAX):  # what waits for a disk or a topic ends by itself
+        while len(asyncio.all_tasks()) > first.tasks:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.05)
     await healthy.check()
-    gc.collect()
-    growth = resident_bytes(os.getpid()) - before
-    topics = len(node.broker.controller.image.topics)
-    print(  # noqa: T201
-        f"{count} frames, {attacker.connections} connections, {topics} topics, second half "
-        f"{growth / 2**20:+.1f} MiB"
+    last = Held()
+    growth = last.memory_bytes - half.memory_bytes
+    rounds.summary(
+        frames=count,
+        connections=attacker.connections,
+        topics=len(node.broker.controller.image.topics),
+        before=f"({first})",
+        half=f"({half})",
+        after=f"({last})",
     )
     assert attacker.bytes_held == 0
+    assert attacker.open_connections == 0
+    assert len(node._listener.connections) == 1, "the healthy client's"
     assert growth < GROWTH_BYTES_MAX
-    await client.close()
 
 
 def fuzz(tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int, seed: int) -> None:
@@ -224,19 +266,34 @@ def test_a_peer_with_no_hosts_name_is_only_unavailable() -> None:
 
 
 def test_fm17_garbage_on_real_sockets_leaves_the_node_unharmed(tmp_path: Path) -> None:
-    rng = random.Random(3)
+    garbage(tmp_path, RUDE_SHORT, seed=3)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_fm17_ten_thousand_rude_connections(tmp_path: Path) -> None:
+    garbage(tmp_path, RUDE_LONG, seed=4)
+
+
+def garbage(directory: Path, connections: int, seed: int) -> None:
+    """Garbage on real sockets: neither memory nor sockets are left behind."""
+    rng = random.Random(seed)
     frames = every_frame(rng)
-    server = Chronik(tmp_path)
+    server = Chronik(directory)
     server.start()
+    rounds = Rounds("rude", 4, seed)
     try:
-        memory = 0
-        for number in range(600):
-            if number == 300:
-                memory = resident_bytes(server.pid)
+        files, half = open_files(server.pid), 0
+        for number in range(1, connections + 1):
             harass(server.port, rng, frames)
-        growth = resident_bytes(server.pid) - memory
-        print(f"second half {growth / 2**20:+.1f} MiB")  # noqa: T201
+            if number == connections // 2:
+                half = resident_bytes(server.pid)
+            if number % (connections // 4) == 0:
+                memory = resident_bytes(server.pid) / 2**20
+                rounds.told(f"{number} connections", holds=f"{memory:.0f} MiB")
+        growth = resident_bytes(server.pid) - half
         assert growth < GROWTH_BYTES_MAX
+        logs = len(list((directory / "data").rglob("*.log")))
 
         async def use() -> None:
             client = await Client.connect(server.port)
@@ -245,10 +302,31 @@ def test_fm17_garbage_on_real_sockets_leaves_the_node_unharmed(tmp_path: Path) -
             await client.close()
 
         run(use)
+        # Of each log that the garbage made, a few files are open; of its connections, none.
+        wait_until(lambda: open_sockets(server.pid) <= SOCKETS_IDLE_MAX)
+        rounds.summary(
+            connections=connections,
+            files=f"{files} before, {open_files(server.pid)} after with {logs} logs",
+            growth=f"{growth / 2**20:+.1f} MiB in the second half",
+        )
         assert "Traceback" not in server.log_path().read_text()
     finally:
         assert server.running()
         server.kill()
+
+
+def open_files(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def open_sockets(pid: int) -> int:
+    """Sockets of a process, listening ones too."""
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(FileNotFoundError):
+        return sum(
+            os.readlink(f"{folder}/{one}").startswith("socket:") for one in os.listdir(folder)
+        )
+    return sys.maxsize
 
 
 def harass(port: int, rng: random.Random, frames: list[bytes]) -> None:

@@ -5,12 +5,14 @@ from collections import Counter
 
 import click
 
+from chronik.broker.clock import SystemClock
 from chronik.sim import raft_world, replica_world
 from chronik.sim.raft_bugs import BUGS
 from chronik.sim.replica_bugs import REPLICA_BUGS
 from chronik.sim.report import Report
 
 BUGS_OF = {"raft": frozenset(BUGS), "partition": frozenset(REPLICA_BUGS)}
+SEEDS_PER_LINE = 100
 
 
 @click.command("simulate")
@@ -52,15 +54,28 @@ def command(seed: int, seeds: int, world: str, nodes: str, steps: int, bug: str 
         )
     run = raft_world.run if world == "raft" else replica_world.run
     reports: list[Report] = []
+    clock = SystemClock()
+    began_ns = clock.monotonic_ns()
     for number in range(seed, seed + seeds):
         report = run(number, int(nodes), steps, (bug,) if bug else ())
         reports.append(report)
         if not report.ok:
             _show_finding(report)
             break
+        if len(reports) % SEEDS_PER_LINE == 0:
+            _show_progress(reports, seeds, (clock.monotonic_ns() - began_ns) / 1e9)
     _show_summary(reports)
     if not reports[-1].ok:
         sys.exit(1)
+
+
+def _show_progress(reports: list[Report], seeds: int, seconds: float) -> None:
+    """So that who waits for thousands of seeds sees that they pass."""
+    acked = sum(report.acked for report in reports)
+    last = reports[-1].seed
+    click.echo(
+        f"{len(reports)}/{seeds} seeds up to {last}: {acked} acknowledged, ok, {seconds:.1f} s"
+    )
 
 
 def _show_finding(report: Report) -> None:
