@@ -25,6 +25,7 @@ from tests.servers import Chronik
 
 from chronik.broker.maintenance import Maintenance
 from chronik.model.errors import ErrorCode
+from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 pytestmark = pytest.mark.integration
 
@@ -170,6 +171,32 @@ def test_fm63_background_work_on_a_full_disk_is_tried_again(tmp_path: Path) -> N
             await client.close()
 
     run(scenario)
+
+
+def test_fm31_groups_are_refused_while_their_topic_cannot_be_made(tmp_path: Path) -> None:
+    """By each version in its own form; an answer that could not be written once ended the node."""
+    asked = [(OffsetFetchRequest(group_id="g", topics=[]), version) for version in (1, 5, 7)]
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=[])]
+    asked += [(OffsetFetchRequest(groups=groups), version) for version in (8, 9)]
+
+    async def scenario() -> None:
+        files = FaultyFiles()
+        async with node_on(files, str(tmp_path)) as node:
+            clients = [await Client.connect(node.port) for _ in asked]
+            files.errors.update(DISK_FULL)
+            answers = await asyncio.gather(
+                *(one.ask(*what) for one, what in zip(clients, asked, strict=True))
+            )
+            codes = [
+                answer.groups[0].error_code if version >= 8 else answer.error_code
+                for answer, (_, version) in zip(answers[1:], asked[1:], strict=True)
+            ]
+            assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 4
+            files.heal()
+            for one in clients:
+                await one.close()
+
+    run(scenario, 30)
 
 
 # ---- a slow disk

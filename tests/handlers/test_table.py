@@ -4,9 +4,13 @@ import ast
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from chronik.handlers.router import error_body
 from chronik.handlers.table import TABLE
+from chronik.model.errors import ErrorCode
 from chronik.wire.apis import ADVERTISED, ApiKey, is_served
+from chronik.wire.codec import decode
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +27,18 @@ def _tool(name: str) -> ModuleType:
 def test_the_protocol_page_is_what_the_table_says() -> None:
     tool = _tool("generate_protocol_page")
     assert tool.PAGE.read_text() == tool.page(), "run 'make generate'"
+
+
+def test_fm31_an_error_is_answered_as_one_in_every_version_or_not_at_all() -> None:
+    """Responses hold the fields of all versions: one that this version lacks tells nobody."""
+    for api in TABLE.values():
+        for version in range(api.advertised.first, api.advertised.last + 1):
+            if not api.serves(version):
+                continue
+            body = error_body(api.response, version, ErrorCode.NOT_CONTROLLER)
+            if body is not None:
+                answer: Any = decode(api.response, version, body)
+                assert answer.error_code == ErrorCode.NOT_CONTROLLER, (api.key, version)
 
 
 def test_every_api_has_one_way_in_and_serves_its_last_version() -> None:

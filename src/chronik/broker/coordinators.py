@@ -14,7 +14,7 @@ from typing import cast
 
 from chronik.broker.clock import Clock
 from chronik.broker.commit import GroupCommit
-from chronik.broker.controller import Controller
+from chronik.broker.controller import Controller, ControllerUnavailableError
 from chronik.broker.disk import Disk
 from chronik.broker.partition import Partition
 from chronik.broker.partitions import Partitions
@@ -212,7 +212,11 @@ class Coordinators:
                 ("segment.bytes", str(OFFSETS_SEGMENT_BYTES)),
             ),
         )
-        (created,) = await self._controller.submit(CreateTopics((topic,)))
+        try:
+            (created,) = await self._controller.submit(CreateTopics((topic,)))
+        except ControllerUnavailableError as error:
+            log.warning("cannot create %s yet: %s", GROUP_OFFSETS_TOPIC, error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if created.error.code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
             return ErrorCode.NONE
         log.error("cannot create %s: %s", GROUP_OFFSETS_TOPIC, created.error.message)

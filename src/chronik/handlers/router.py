@@ -17,7 +17,7 @@ from chronik.wire.apis import ADVERTISED, ApiKey
 from chronik.wire.codec import WireError, encode
 from chronik.wire.headers import first_flexible_response, read_request_header
 from chronik.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from chronik.wire.schema import Message
+from chronik.wire.schema import Message, fields_of
 from chronik.wire.versions import decode_request, encode_response
 
 log = logging.getLogger(__name__)
@@ -140,9 +140,21 @@ class Router:
 
     def _end(self, api: Api, call: Call, code: ErrorCode) -> None:
         """Answers the code where the response has a place for it; else ends the connection."""
-        response = api.response()
-        if call.answer is None and hasattr(response, "error_code"):
-            response.error_code = int(code)
-            call.reply((encode_response(response, call.api_version),))
+        body = error_body(api.response, call.api_version, code)
+        if call.answer is None and body is not None:
+            call.reply((body,))
         else:
             call.hang_up()
+
+
+def error_body(response: type[Message], version: int, code: ErrorCode) -> bytes | None:
+    """A response that says nothing but the code; None where this version has no place for it.
+
+    Without the code an empty answer would be read as success. It is in the version's own shape:
+    what `encode_response` makes older versions of is not there.
+    """
+    if all(field.name != "error_code" for field in fields_of(response, version)):
+        return None
+    message: Any = response()
+    message.error_code = int(code)
+    return encode(message, version)
