@@ -3,17 +3,17 @@
 from tests.broker.kit import World, run
 
 from chronik.broker.asking import COMPARE_EVERY_S, Asking, Key
-from chronik.wire.messages.fetch import FetchRequest, ReplicaState
+from chronik.wire.replica_fetch import ReplicaFetch
 
-ME = ReplicaState(replica_id=2, replica_epoch=7)
-
-
-def named(request: FetchRequest) -> list[int]:
-    return sorted(one.partition for topic in request.topics for one in topic.partitions)
+ME, EPOCH = 2, 7
 
 
-def forgotten(request: FetchRequest) -> list[int]:
-    return sorted(one for topic in request.forgotten_topics_data for one in topic.partitions)
+def named(request: ReplicaFetch) -> list[int]:
+    return sorted(one.index for partitions in request.topics.values() for one in partitions)
+
+
+def forgotten(request: ReplicaFetch) -> list[int]:
+    return sorted(one for indexes in request.forgotten.values() for one in indexes)
 
 
 def asking(world: World) -> tuple[Asking, list[Key]]:
@@ -29,15 +29,15 @@ def test_only_what_moved_is_named_again() -> None:
     async def scenario() -> None:
         world = World(3)
         subject, keys = asking(world)
-        assert named(subject.request(ME, 0.0)) == [0, 1, 2]
+        assert named(subject.request(ME, EPOCH, 0.0)) == [0, 1, 2]
         subject.answered(5)
-        assert named(subject.request(ME, 0.1)) == []
+        assert named(subject.request(ME, EPOCH, 0.1)) == []
         state = world.partitions[1].state
         state.log_end = state.durable_end = 9
         assert subject.told(keys[1])[0] is world.partitions[1]
-        request = subject.request(ME, 0.2)
+        request = subject.request(ME, EPOCH, 0.2)
         assert named(request) == [1]
-        assert request.topics[0].partitions[0].fetch_offset == 9
+        assert request.topics[keys[1][0]][0].fetch_offset == 9
 
     run(scenario)
 
@@ -46,12 +46,12 @@ def test_what_changes_here_by_itself_is_noticed_within_a_second() -> None:
     async def scenario() -> None:
         world = World(2)
         subject, _ = asking(world)
-        subject.request(ME, 0.0)
+        subject.request(ME, EPOCH, 0.0)
         subject.answered(5)
         world.partitions[0].state.durable_end = 0
         world.partitions[0].state.leader_epoch = 3
-        assert named(subject.request(ME, 0.5)) == []
-        assert named(subject.request(ME, COMPARE_EVERY_S)) == [0]
+        assert named(subject.request(ME, EPOCH, 0.5)) == []
+        assert named(subject.request(ME, EPOCH, COMPARE_EVERY_S)) == [0]
 
     run(scenario)
 
@@ -59,14 +59,14 @@ def test_what_changes_here_by_itself_is_noticed_within_a_second() -> None:
 def test_a_paused_partition_is_forgotten_and_named_again_later() -> None:
     async def scenario() -> None:
         subject, keys = asking(World(2))
-        subject.request(ME, 0.0)
+        subject.request(ME, EPOCH, 0.0)
         subject.answered(5)
         subject.pause(keys[0], 0.3)
-        request = subject.request(ME, 0.1)
+        request = subject.request(ME, EPOCH, 0.1)
         assert (named(request), forgotten(request)) == ([], [0])
-        request = subject.request(ME, 0.2)
+        request = subject.request(ME, EPOCH, 0.2)
         assert (named(request), forgotten(request)) == ([], [])
-        assert named(subject.request(ME, 0.4)) == [0]
+        assert named(subject.request(ME, EPOCH, 0.4)) == [0]
         assert not subject.all_paused(0.4)
 
     run(scenario)
@@ -76,12 +76,12 @@ def test_a_partition_that_went_is_forgotten_and_one_that_came_back_is_not() -> N
     async def scenario() -> None:
         world = World(2)
         subject, keys = asking(world)
-        subject.request(ME, 0.0)
+        subject.request(ME, EPOCH, 0.0)
         subject.answered(5)
         for key in keys:
             subject.remove(key)
         subject.add(keys[1], world.partitions[1])
-        request = subject.request(ME, 0.1)
+        request = subject.request(ME, EPOCH, 0.1)
         assert (named(request), forgotten(request)) == ([], [0])
 
     run(scenario)
@@ -90,10 +90,10 @@ def test_a_partition_that_went_is_forgotten_and_one_that_came_back_is_not() -> N
 def test_a_new_session_is_told_everything() -> None:
     async def scenario() -> None:
         subject, _ = asking(World(2))
-        subject.request(ME, 0.0)
+        subject.request(ME, EPOCH, 0.0)
         subject.answered(5)
         subject.new_session()
-        request = subject.request(ME, 0.1)
+        request = subject.request(ME, EPOCH, 0.1)
         assert (named(request), request.session_id, request.session_epoch) == ([0, 1], 0, 0)
 
     run(scenario)

@@ -9,7 +9,7 @@ from tests.broker.kit import World, run
 from chronik.broker.controller import Controller, ControllerUnavailableError
 from chronik.broker.disk import Disk
 from chronik.broker.partition import OffsetError
-from chronik.broker.peering import Message, PeerUnavailableError
+from chronik.broker.peering import Answered, Message, PeerUnavailableError
 from chronik.cluster.commands import ControllerSettings, CreateCluster, DeleteTopics, TopicRef
 from chronik.model.errors import ErrorCode
 from chronik.raft.codec import decode_message, encode_message
@@ -42,6 +42,17 @@ class Others:
         self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
     ) -> memoryview:
         raise PeerUnavailableError("nobody decides there", sent=False)
+
+    def request(
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        body: list[Buffer],
+        timeout_s: float,
+        answered: Answered,
+    ) -> None:
+        answered(PeerUnavailableError("nobody decides there", sent=False))
 
     def set_address(self, node_id: int, host: str, port: int) -> None:
         """Addresses do not matter here."""

@@ -10,7 +10,6 @@ from chronik.broker.fetch_sessions import (
     FetchContext,
     FetchSessions,
     SessionError,
-    Waiters,
 )
 from chronik.model.errors import ErrorCode
 from chronik.wire.fetch import FetchPartition, FetchRequest
@@ -175,51 +174,3 @@ def test_a_partition_forgotten_while_its_fetch_was_waiting_is_no_error() -> None
     session.served([("a", 0)])
     session.is_news(("a", 0), 1, 0)
     assert keys(fetch(every, (1, 2), [])) == []
-
-
-def test_a_followers_partition_costs_nothing_until_it_moves() -> None:
-    every = sessions()
-    session = fetch(every, (0, 0), [wanted("a", n) for n in range(3)]).session
-    assert session is not None
-    waiters: dict[int, Waiters] = {n: {} for n in range(3)}
-    for n in range(3):
-        session.watch(("a", n), waiters[n])
-    assert fetch(every, (1, 1), []).moved == []
-    woken: list[bool] = []
-    session.wake = lambda: woken.append(True)
-    for moved in list(waiters[1]):
-        moved()
-    assert woken == [True]
-    assert not waiters[1], "told once, it is watched again when it was looked at"
-    assert [one.index for one in fetch(every, (1, 2), []).moved] == [1]
-
-
-def test_a_named_partition_is_looked_at_and_a_forgotten_one_never_again() -> None:
-    every = sessions()
-    session = fetch(every, (0, 0), [wanted("a", 0), wanted("a", 1)]).session
-    assert session is not None
-    waiters: dict[int, Waiters] = {0: {}, 1: {}}
-    session.watch(("a", 0), waiters[0])
-    session.watch(("a", 1), waiters[1])
-    context = fetch(every, (1, 1), [wanted("a", 0, 7)], [("a", 1)])
-    assert [one.fetch_offset for one in context.moved] == [7]
-    assert waiters == {0: {}, 1: {}}
-
-
-def test_what_had_data_is_looked_at_again_after_the_others() -> None:
-    every = sessions()
-    session = fetch(every, (0, 0), [wanted("a", n) for n in range(3)]).session
-    assert session is not None
-    session.served([("a", 0)])
-    assert [one.index for one in fetch(every, (1, 1), []).moved] == [1, 2, 0]
-
-
-@pytest.mark.parametrize("epoch", [0, -1])
-def test_a_session_that_ends_watches_nothing(epoch: int) -> None:
-    every = sessions()
-    session = fetch(every, (0, 0), [wanted("a", 0)]).session
-    assert session is not None
-    waiters: Waiters = {}
-    session.watch(("a", 0), waiters)
-    fetch(every, (1, epoch), [wanted("b", 0)])
-    assert not waiters

@@ -52,7 +52,7 @@ def test_every_api_has_one_way_in_and_serves_its_last_version() -> None:
 def test_one_api_is_one_file() -> None:
     folder = ROOT / "src" / "chronik" / "handlers"
     shared = {"__init__", "api", "call", "peer_table", "router", "table"}
-    parts = {"produce_answer", "produce_results"}
+    parts = {"produce_answer", "produce_results", "replica_fetch"}
     files = {path.stem for path in folder.glob("*.py")} - shared - parts
     assert files == {api.key.name.lower() for api in TABLE.values()}
 

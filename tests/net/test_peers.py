@@ -115,3 +115,53 @@ def test_a_task_group_that_ends_ends_the_links_too() -> None:
             await links.call(2, PeerApi.HELLO, 0, [b"x"], 1.0)
 
     run(scenario)
+
+
+def test_requests_without_an_answer_end_in_time_the_impatient_first() -> None:
+    async def scenario() -> None:
+        async with served() as (port, _), asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            links.set_address(2, HOST, port)
+            outcomes: asyncio.Queue[tuple[str, object]] = asyncio.Queue()
+            for name, timeout_s in (("patient", 0.06), ("impatient", 0.02)):
+                links.request(
+                    2,
+                    PeerApi.HELLO,
+                    0,
+                    [b"x"],
+                    timeout_s,
+                    lambda outcome, name=name: outcomes.put_nowait((name, outcome)),  # type: ignore[misc]
+                )
+            for expected in ("impatient", "patient"):
+                name, outcome = await outcomes.get()
+                assert name == expected
+                assert isinstance(outcome, PeerUnavailableError)
+                assert outcome.sent
+            links.close()
+
+    run(scenario)
+
+
+def test_a_request_learns_that_its_connection_broke_or_was_never_made() -> None:
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            outcomes: asyncio.Queue[object] = asyncio.Queue()
+
+            async def ask() -> PeerUnavailableError:
+                links.request(2, PeerApi.HELLO, 0, [b"x"], 5.0, outcomes.put_nowait)
+                outcome = await outcomes.get()
+                assert isinstance(outcome, PeerUnavailableError)
+                return outcome
+
+            assert "unknown" in str(await ask())
+            links.set_address(2, HOST, closed_port())
+            assert not (await ask()).sent
+            async with served() as (port, received):
+                links.set_address(2, HOST, port)
+                broken = tasks.create_task(ask())
+                await received.get()
+                links.close()
+                assert (await broken).sent
+
+    run(scenario)

@@ -13,13 +13,7 @@ from chronik.model.limits import (
     REPLICA_RESPONSE_BYTES_MAX,
     REPLICA_WAIT_MS_MAX,
 )
-from chronik.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-    ReplicaState,
-)
+from chronik.wire.replica_fetch import ReplicaFetch, ReplicaPartition
 
 COMPARE_EVERY_S = 1.0
 """What changes without the leader's doing, as retention on this disk, is told that soon."""
@@ -27,7 +21,7 @@ _EPOCH_MAX = 0x7FFFFFFF
 
 Key = tuple[bytes, int]
 Asked = tuple[int, int, int, int]
-"""Offset, leader epoch, last epoch and log start of a partition, as the leader was told."""
+"""Leader epoch, offset, last epoch and log start of a partition, as the leader was told."""
 
 
 class Asking:
@@ -64,6 +58,8 @@ class Asking:
 
     def all_paused(self, now_s: float) -> bool:
         """True where there is nothing to ask for now."""
+        if len(self._paused) < len(self.partitions):
+            return False
         return all(self._paused.get(key, 0.0) > now_s for key in self.partitions)
 
     def new_session(self) -> None:
@@ -83,29 +79,28 @@ class Asking:
         self._touched.add(key)
         return self.partitions.get(key), self._asked.get(key)
 
-    def request(self, replica: ReplicaState, now_s: float) -> FetchRequest:
+    def request(self, replica_id: int, replica_epoch: int, now_s: float) -> ReplicaFetch:
         """The next request; the session counts it as sent."""
-        topics: dict[bytes, list[FetchPartition]] = {}
+        topics: dict[bytes, list[ReplicaPartition]] = {}
         for key in self._to_compare(now_s):
             partition = self.partitions.get(key)
-            if partition is None or self._is_paused(key, now_s):
+            if partition is None or (self._paused and self._is_paused(key, now_s)):
                 continue
             asked = _asked(partition)
             if self._asked.get(key) != asked:
                 self._asked[key] = asked
-                topics.setdefault(key[0], []).append(_fetch_partition(key[1], asked))
-        gone = self._to_forget(now_s)
-        return FetchRequest(
-            replica_state=replica,
-            max_wait_ms=REPLICA_WAIT_MS_MAX if self.session_id else 0,
-            min_bytes=1,
-            max_bytes=REPLICA_RESPONSE_BYTES_MAX,
-            session_id=self.session_id,
-            session_epoch=self._session_epoch,
-            topics=[FetchTopic(topic_id=one, partitions=many) for one, many in topics.items()],
-            forgotten_topics_data=[
-                ForgottenTopic(topic_id=one, partitions=many) for one, many in gone.items()
-            ],
+                wanted = ReplicaPartition(key[1], *asked, REPLICA_PARTITION_BYTES_MAX)
+                topics.setdefault(key[0], []).append(wanted)
+        return ReplicaFetch(
+            replica_id,
+            replica_epoch,
+            REPLICA_WAIT_MS_MAX if self.session_id else 0,
+            1,
+            REPLICA_RESPONSE_BYTES_MAX,
+            self.session_id,
+            self._session_epoch,
+            topics,
+            self._to_forget(now_s) if self._gone or self._paused else {},
         )
 
     def _to_compare(self, now_s: float) -> Iterable[Key]:
@@ -138,16 +133,4 @@ class Asking:
 def _asked(partition: Partition) -> Asked:
     state, replica_log = partition.state, partition.log
     latest, start = replica_log.epochs.latest, replica_log.start_offset
-    return state.durable_end, state.leader_epoch, latest, start
-
-
-def _fetch_partition(index: int, asked: Asked) -> FetchPartition:
-    offset, leader_epoch, last_epoch, log_start = asked
-    return FetchPartition(
-        partition=index,
-        current_leader_epoch=leader_epoch,
-        fetch_offset=offset,
-        last_fetched_epoch=last_epoch,
-        log_start_offset=log_start,
-        partition_max_bytes=REPLICA_PARTITION_BYTES_MAX,
-    )
+    return state.leader_epoch, state.durable_end, latest, start

@@ -20,6 +20,7 @@ from chronik.broker.partitions import Partitions
 from chronik.broker.peering import PeerApi, Peers
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.recompression import Recompression
+from chronik.broker.replica_sessions import ReplicaSessions
 from chronik.broker.unknown_topics import UnknownTopics
 from chronik.model.broker_configs import RACK_AWARE_SELECTOR, effective
 from chronik.model.configs import BrokerLayers
@@ -53,6 +54,7 @@ class Broker:
     partitions: Partitions
     commit: GroupCommit
     fetch_sessions: FetchSessions
+    replica_sessions: ReplicaSessions
     producer_ids: ProducerIds
     coordinators: Coordinators
     recompression: Recompression

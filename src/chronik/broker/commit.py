@@ -13,7 +13,7 @@ import asyncio
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -77,12 +77,22 @@ class GroupCommit:
 
     def add(self, partition: Partition) -> None:
         """The partition has something to write."""
-        if not partition.in_commit_queue and not partition.busy:
-            partition.in_commit_queue = True
-            (self._queue if partition.sync else self._unsynced).append(partition)
+        self._enqueue(partition)
         if not self._scheduled and (self._unsynced or self._idle > 0):
             self._scheduled = True
             self._loop.call_soon(self._start)
+
+    def write(self, partitions: Iterable[Partition]) -> None:
+        """As `add`, but the cycle starts now: all that comes together is here already."""
+        for partition in partitions:
+            self._enqueue(partition)
+        if self._unsynced or self._idle > 0:
+            self._start()
+
+    def _enqueue(self, partition: Partition) -> None:
+        if not partition.in_commit_queue and not partition.busy:
+            partition.in_commit_queue = True
+            (self._queue if partition.sync else self._unsynced).append(partition)
 
     async def operate(
         self,

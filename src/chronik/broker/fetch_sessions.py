@@ -2,9 +2,7 @@
 
 An answer within a session leaves out the partitions that have nothing new. The cache is bounded;
 when it is full of recently used sessions, a client simply gets no session and fetches in full.
-
-A follower's session looks only at what moved: a partition is either to be looked at, or watched,
-and then costs nothing until it moves.
+Followers have sessions of their own kind, see `replica_sessions.py`.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,8 +19,6 @@ EVICT_AFTER_MS = 120_000
 """A session unused for this long makes room for a new one (min.incremental.fetch.session...)."""
 
 Key = tuple[str | bytes, int]
-Waiters = dict[Callable[[], None], None]
-"""Those who want to know when a partition moves."""
 
 
 class SessionError(Exception):
@@ -51,13 +47,6 @@ class FetchSession:
     used_ms: int = 0
     partitions: dict[Key, FetchPartition] = field(default_factory=dict)
     sent: dict[Key, Sent] = field(default_factory=dict)
-    pending: Callable[[], None] | None = None
-    """Answers the fetch of this session that waits, if one does."""
-    wake: Callable[[], None] | None = None
-    """Has that fetch look again."""
-    moved: dict[Key, None] = field(default_factory=dict)
-    """The partitions to look at, in order; those that had data go to the end."""
-    _watches: dict[Key, tuple[Waiters, Callable[[], None]]] = field(default_factory=dict)
 
     def update(self, request: FetchRequest) -> None:
         """Takes over what the request adds, changes and forgets."""
@@ -68,38 +57,9 @@ class FetchSession:
                 # What it was told of an earlier epoch it may have had no use for.
                 self.sent.pop(key, None)
             self.partitions[key] = partition
-            self._unwatch(key)
-            self.moved[key] = None
         for topic, index in request.forgotten:
             self.partitions.pop((topic, index), None)
             self.sent.pop((topic, index), None)
-            self._unwatch((topic, index))
-            self.moved.pop((topic, index), None)
-
-    def watch(self, key: Key, waiters: Waiters, *, untold: bool = False) -> None:
-        """There is no data: the partition is looked at again when it moves, if all is told."""
-
-        def moved() -> None:
-            self._unwatch(key)
-            self.moved[key] = None
-            if self.wake is not None:
-                self.wake()
-
-        self._unwatch(key)
-        if not untold:
-            self.moved.pop(key, None)
-        self._watches[key] = (waiters, moved)
-        waiters[moved] = None
-
-    def _unwatch(self, key: Key) -> None:
-        waiters, callback = self._watches.pop(key, (None, None))
-        if waiters is not None and callback is not None:
-            waiters.pop(callback, None)
-
-    def close(self) -> None:
-        """The session is over: nothing is watched for it."""
-        for key in list(self._watches):
-            self._unwatch(key)
 
     def is_news(self, key: Key, high_watermark: int, log_start: int) -> bool:
         """True when the client does not know these numbers yet; they count as told from now on."""
@@ -111,18 +71,11 @@ class FetchSession:
         sent.high_watermark, sent.log_start = high_watermark, log_start
         return True
 
-    def has_news(self, key: Key, high_watermark: int, log_start: int) -> bool:
-        """As `is_news`, but nothing counts as told."""
-        sent = self.sent.get(key)
-        return sent is None or (sent.high_watermark, sent.log_start) != (high_watermark, log_start)
-
     def served(self, keys: Iterable[Key]) -> None:
         """Partitions that just had data go to the end, so that the others get their turn."""
         for key in keys:
             if key in self.partitions:  # else forgotten by a later fetch while this one waited
                 self.partitions[key] = self.partitions.pop(key)
-                if key in self.moved:
-                    self.moved[key] = self.moved.pop(key)
 
 
 @dataclass(slots=True)
@@ -140,13 +93,6 @@ class FetchContext:
         if self.session is None or not self.incremental:
             return self.named
         return list(self.session.partitions.values())
-
-    @property
-    def moved(self) -> list[FetchPartition]:
-        """Of that, what moved since it was last looked at."""
-        if self.session is None:
-            return self.named
-        return [self.session.partitions[key] for key in self.session.moved]
 
     @property
     def session_id(self) -> int:
@@ -181,15 +127,7 @@ class FetchSessions:
         return FetchContext(request.partitions, session, incremental=True)
 
     def _drop(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            session.close()
-
-    def nudge(self, session_id: int) -> None:
-        """Has the waiting fetch of a session answered at once: its client has more to ask."""
-        session = self._sessions.get(session_id)
-        if session is not None and session.pending is not None:
-            session.pending()
+        self._sessions.pop(session_id, None)
 
     def _find(self, request: FetchRequest, version: int) -> FetchSession:
         session = self._sessions.get(request.session_id)

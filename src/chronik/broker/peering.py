@@ -1,5 +1,6 @@
 """What the parts of a node expect of the links to other nodes; `net/peers.py` has them."""
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -27,6 +28,10 @@ class PeerUnavailableError(Exception):
         self.sent = sent
 
 
+Answered = Callable[[memoryview | PeerUnavailableError], None]
+"""Called once on the event loop, with the body of the answer or with why there is none."""
+
+
 class Message(NamedTuple):
     """Something for a node that has no answer and may be lost."""
 
@@ -42,6 +47,17 @@ class Peers(Protocol):
         self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
     ) -> memoryview:
         """The body of a node's answer; PeerUnavailableError where there is none."""
+
+    def request(
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        body: list[Buffer],
+        timeout_s: float,
+        answered: Answered,
+    ) -> None:
+        """As `call`, without a task: for what is asked many times a second."""
 
     def post(self, message: Message) -> None:
         """Sends a message that has no answer and may be lost."""

@@ -3,30 +3,39 @@
 A fetcher asks from what its own disk has, so that asking is acknowledging. The leader answers when
 there is data or when a watermark moved, and what it says is taken over batch by batch, bytes
 unchanged. Where the logs differ the leader names the point (KIP-595's diverging epoch) and the
-follower cuts its log there before it goes on.
+follower cuts its log there before it goes on (`mending.py`).
+
+From an answer to the next request there is no task and no timer: where nothing is synced, both are
+in one turn of the event loop.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from chronik.broker.asking import Asked, Asking, Key
 from chronik.broker.commit import GroupCommit
 from chronik.broker.disk import Disk
-from chronik.broker.opening import rebuilt_producers
+from chronik.broker.mending import begin_anew, cut, still_fits
 from chronik.broker.partition import Partition
 from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
 from chronik.model.errors import ErrorCode
-from chronik.storage.operations import Reset, Truncation
 from chronik.wire.apis import ApiKey
-from chronik.wire.codec import WireError, decode, encode
-from chronik.wire.messages.fetch import FetchResponse, PartitionData, ReplicaState
+from chronik.wire.codec import WireError
 from chronik.wire.records import batch_crc, scan
+from chronik.wire.replica_fetch import (
+    FetchAnswer,
+    Fetched,
+    read_fetch_answer,
+    write_replica_fetch,
+)
 
 FETCH_VERSION = 17
 ANSWER_TIMEOUT_S = 5.0
 BACKOFF_S = 0.1
+_OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +57,7 @@ class Replication:
         self.peers = peers
         self.commit = commit
         self.disk = disk
-        self._tasks = tasks
+        self.tasks = tasks
         self._fetchers: dict[int, _Fetcher] = {}
         self._leaders: dict[Key, int] = {}
 
@@ -77,27 +86,40 @@ class Replication:
     def _fetcher(self, leader: int) -> "_Fetcher":
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = _Fetcher(self, leader, self._tasks)
+            fetcher = self._fetchers[leader] = _Fetcher(self, leader)
         return fetcher
 
 
 class _Fetcher:
-    """One leader: its partitions, the fetch session with it, the loop."""
+    """One leader: its partitions, the fetch session with it, the poll that is out."""
 
-    def __init__(self, owner: Replication, leader: int, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, owner: Replication, leader: int) -> None:
         self._owner = owner
         self._leader = leader
         self._asking = Asking()
-        self._resume: asyncio.TimerHandle | None = None
-        self._wanted = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self.task = tasks.create_task(self._run())
+        self._is_under_way = False
+        """A request is out, its answer is being taken, or it is about to be sent."""
+        self._open = 0
+        """What of an answer is not settled yet: writes, and the tasks below."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._again: asyncio.TimerHandle | None = None
+        self._nudging: asyncio.Handle | None = None
+        self._resume: asyncio.TimerHandle | None = None
+        self._stopped = False
 
     def add(self, key: Key, partition: Partition) -> None:
         """Follows this partition too, or anew."""
         self._asking.add(key, partition)
-        self._wanted.set()
-        self._nudge()
+        if self._nudging is None:
+            self._nudging = self._loop.call_soon(self._added)  # once for all that come together
+
+    def _added(self) -> None:
+        self._nudging = None
+        if self._is_under_way:
+            self._nudge()
+        else:
+            self._ask()
 
     def _nudge(self) -> None:
         """The poll that is out does not know of a partition: have it answered now."""
@@ -106,94 +128,94 @@ class _Fetcher:
             session_id = self._asking.session_id.to_bytes(4, "big")
             self._owner.peers.post(Message(self._leader, PeerApi.NUDGE, session_id))
 
-    def stop(self) -> None:
-        """Ends."""
-        self.task.cancel()
-        if self._resume is not None:
-            self._resume.cancel()
-
     def remove(self, key: Key) -> None:
         """Follows it no longer."""
         self._asking.remove(key)
 
-    async def _run(self) -> None:
-        asking = self._asking
-        while True:
-            if not asking.partitions:
-                self._wanted.clear()
-                await self._wanted.wait()
-            if asking.all_paused(self._loop.time()):
-                await asyncio.sleep(BACKOFF_S)
-                continue
-            try:
-                answer = await self._fetch()
-            except PeerUnavailableError:
-                asking.new_session()
-                await asyncio.sleep(BACKOFF_S)
-                continue
-            await self._take(answer)
+    def stop(self) -> None:
+        """Ends."""
+        self._stopped = True
+        for timer in (self._again, self._nudging, self._resume):
+            if timer is not None:
+                timer.cancel()
+        for task in self._tasks:
+            task.cancel()
 
     # -- asking
 
-    async def _fetch(self) -> FetchResponse:
+    def _ask(self) -> None:
+        self._again = None
+        asking, now_s = self._asking, self._loop.time()
+        self._is_under_way = bool(asking.partitions) and not self._stopped
+        if not self._is_under_way:
+            return
+        if asking.all_paused(now_s):
+            self._ask_later()
+            return
         owner = self._owner
-        me = ReplicaState(replica_id=owner.node_id, replica_epoch=owner.broker_epoch())
-        request = self._asking.request(me, self._loop.time())
-        body = encode(request, FETCH_VERSION)
-        answer = await owner.peers.call(
-            self._leader, ApiKey.FETCH, FETCH_VERSION, [body], ANSWER_TIMEOUT_S
+        request = asking.request(owner.node_id, owner.broker_epoch(), now_s)
+        body = write_replica_fetch(FETCH_VERSION, request)
+        owner.peers.request(
+            self._leader, ApiKey.FETCH, FETCH_VERSION, [body], ANSWER_TIMEOUT_S, self._answered
         )
+
+    def _ask_later(self) -> None:
+        if not self._stopped:
+            self._again = self._loop.call_later(BACKOFF_S, self._ask)
+
+    def _answered(self, answer: memoryview | PeerUnavailableError) -> None:
+        if self._stopped:
+            return
         try:
-            return decode(FetchResponse, FETCH_VERSION, answer)
+            if isinstance(answer, PeerUnavailableError):
+                self._begin_again()
+            else:
+                self._take(read_fetch_answer(FETCH_VERSION, answer))
         except WireError as error:
-            raise PeerUnavailableError(f"its answer is malformed: {error}", sent=True) from error
+            log.error("node %d: its answer is malformed: %s", self._leader, error)  # noqa: TRY400
+            self._begin_again()
+        except Exception as error:  # noqa: BLE001 - an invariant is broken: the node ends
+            self._owner.tasks.create_task(_raise(error))
+
+    def _begin_again(self) -> None:
+        self._asking.new_session()
+        self._ask_later()
 
     # -- taking what came
 
-    async def _take(self, answer: FetchResponse) -> None:
+    def _take(self, answer: FetchAnswer) -> None:
         if answer.error_code:
-            self._asking.new_session()
-            await asyncio.sleep(BACKOFF_S)
+            self._begin_again()
             return
-        self._asking.answered(answer.session_id)
+        asking = self._asking
+        asking.answered(answer.session_id)
+        self._open = 1
         written = []
-        for topic in answer.responses:
-            for data in topic.partitions:
-                key = (topic.topic_id, data.partition_index)
-                partition, asked = self._asking.told(key)
-                if partition is not None and asked is not None and _still(partition, asked):
-                    written.append(self._take_partition(partition, data, asked))
-        if written:
-            await asyncio.gather(*written)
-
-    async def _take_partition(
-        self, partition: Partition, data: PartitionData, asked: Asked
-    ) -> None:
-        try:
-            if data.diverging_epoch.end_offset >= 0:
-                await self._cut(partition, data, asked)
-            elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._begin_anew(partition, data.log_start_offset, asked)
+        for data in answer.partitions:
+            partition, asked = asking.told((data.topic_id, data.index))
+            if partition is None or asked is None or not still_fits(partition, asked):
+                continue
+            if data.diverging_epoch.end_offset >= 0 or data.error_code == _OUT_OF_RANGE:
+                self._spawn(self._mend(partition, data, asked))
             elif data.error_code:
                 self._pause(partition)
+            elif data.records and self._append(partition, data, asked[0]):
+                written.append(partition)
             else:
-                await self._append(partition, data, asked[1])
-        except OSError as error:
-            log.error("%s-%d: %s", partition.topic, partition.index, error)  # noqa: TRY400
-            self._pause(partition)
+                self._leader_says(partition, data, asked[0])
+        if written:
+            self._owner.commit.write(written)
+        self._settled()
 
-    def _pause(self, partition: Partition) -> None:
-        """The leader does not serve it now; the metadata will tell more."""
-        key = (partition.topic_id, partition.index)
-        if key in self._asking.partitions:
-            if self._resume is None:
-                # By then a poll without this partition may be out.
-                self._resume = self._loop.call_later(BACKOFF_S + 0.01, self._nudge)
-            self._asking.pause(key, self._loop.time() + BACKOFF_S)
+    def _settled(self) -> None:
+        """One thing less to wait for; after the last, asking acknowledges all of it."""
+        self._open -= 1
+        if not self._open:
+            self._ask()
 
-    async def _append(self, partition: Partition, data: PartitionData, epoch: int) -> None:
-        state = partition.state
-        records = memoryview(data.records or b"")
+    def _append(self, partition: Partition, data: Fetched, epoch: int) -> bool:
+        """Takes the batches over; the rest of the answer counts when the disk has them."""
+        state, records = partition.state, data.records
         appended = False
         partition.counters.replication_bytes_in += len(records)
         for position, header in scan(records):
@@ -213,94 +235,76 @@ class _Fetcher:
             partition.take_over(batch, header)
             appended = True
         if appended:
-            await self._durable(partition)
-        if not state.is_leader and state.leader_epoch == epoch:
-            partition.leader_says(data.high_watermark, data.log_start_offset)
-            if state.log_start > partition.log.start_offset and partition.has_directory:
-                # Durable here too: as a leader, this replica must not bring records back.
-                await self._owner.commit.operate(
-                    partition, lambda: partition.log.advance_start(state.log_start)
-                )
+            self._open += 1
+            durable = partial(self._durable, partition, data, epoch)
+            partition.durable_waiters.add(state.log_end, durable)
+        return appended
 
-    async def _durable(self, partition: Partition) -> None:
-        done: asyncio.Future[ErrorCode] = self._loop.create_future()
-        partition.durable_waiters.add(partition.state.log_end, partial(_resolve, done))
-        self._owner.commit.add(partition)
-        code = await done
+    def _durable(self, partition: Partition, data: Fetched, epoch: int, code: ErrorCode) -> None:
         if code is not ErrorCode.NONE:
             self._pause(partition)
+        self._leader_says(partition, data, epoch)
+        self._settled()
 
-    async def _cut(self, partition: Partition, data: PartitionData, asked: Asked) -> None:
-        """Cuts the log where the leader's differs from it."""
-        diverging, log_, state = data.diverging_epoch, partition.log, partition.state
-        own_epoch, own_end = log_.end_offset_for_epoch(diverging.epoch)
-        target = diverging.end_offset
-        if own_epoch >= 0:
-            target = min(target, own_end)
-        if target < state.high_watermark:
-            log.error(
-                "%s-%d: node %d lacks what is committed from offset %d on; not cut below %d",
-                partition.topic,
-                partition.index,
-                self._leader,
-                target,
-                state.high_watermark,
-            )
-            target = state.high_watermark
-        # An epoch that began here and has no records is cut off too, although no record is.
-        target = min(target, state.log_end)
-        before = (state.log_end, log_.epochs.latest)
-        producers = await self._owner.disk.run(partial(rebuilt_producers, log_, target))
-
-        def plan() -> Truncation | Reset | None:
-            # Memory and state change in one step: whoever becomes the leader meanwhile finds both.
-            if not _still(partition, asked):
-                return None
-            truncation = log_.truncate_to(target)
-            state.truncated(log_.end_offset, producers)
-            return truncation
-
-        await self._owner.commit.operate(partition, plan)
-        if before == (state.log_end, log_.epochs.latest):
-            self._pause(partition)
-            return
-        log.info(
-            "%s-%d: cut at offset %d, where the leader's epoch %d ends",
-            partition.topic,
-            partition.index,
-            log_.end_offset,
-            diverging.epoch,
-        )
-
-    async def _begin_anew(self, partition: Partition, leader_start: int, asked: Asked) -> None:
-        """The leader has deleted what this replica would need next."""
+    def _leader_says(self, partition: Partition, data: Fetched, epoch: int) -> None:
         state = partition.state
-        if state.durable_end >= leader_start:
-            self._pause(partition)
+        if state.is_leader or state.leader_epoch != epoch:
             return
-        if not partition.has_directory:
-            await self._owner.disk.run(partition.make_directory)
+        partition.leader_says(data.high_watermark, data.log_start_offset)
+        if state.log_start > partition.log.start_offset and partition.has_directory:
+            self._spawn(self._advance_start(partition))
 
-        def plan() -> Reset | None:
-            if not _still(partition, asked):
-                return None
-            reset = partition.log.reset_to(leader_start)
-            state.restarted_at(leader_start)
-            return reset
+    # -- what takes longer
 
-        await self._owner.commit.operate(partition, plan)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._stopped:
+            work.close()
+            return
+        self._open += 1
+        task = self._owner.tasks.create_task(self._settle_after(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _settle_after(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+        self._settled()
+
+    async def _advance_start(self, partition: Partition) -> None:
+        """Durable here too: as a leader, this replica must not bring records back."""
+        try:
+            await self._owner.commit.operate(
+                partition, lambda: partition.log.advance_start(partition.state.log_start)
+            )
+        except OSError as error:
+            self._failed(partition, error)
+
+    async def _mend(self, partition: Partition, data: Fetched, asked: Asked) -> None:
+        owner = self._owner
+        try:
+            if data.diverging_epoch.end_offset >= 0:
+                done = await cut(partition, data.diverging_epoch, asked, owner.commit, owner.disk)
+            else:
+                start = data.log_start_offset
+                done = await begin_anew(partition, start, asked, owner.commit, owner.disk)
+        except OSError as error:
+            self._failed(partition, error)
+        else:
+            if not done:
+                self._pause(partition)
+
+    def _failed(self, partition: Partition, error: OSError) -> None:
+        log.error("%s-%d: %s", partition.topic, partition.index, error)
+        self._pause(partition)
+
+    def _pause(self, partition: Partition) -> None:
+        """The leader does not serve it now; the metadata will tell more."""
+        key = (partition.topic_id, partition.index)
+        if key in self._asking.partitions and not self._stopped:
+            if self._resume is None:
+                # By then a poll without this partition may be out.
+                self._resume = self._loop.call_later(BACKOFF_S + 0.01, self._nudge)
+            self._asking.pause(key, self._loop.time() + BACKOFF_S)
 
 
-def _still(partition: Partition, asked: Asked) -> bool:
-    """True while an answer fits: nothing was appended and no leader elected since it was asked.
-
-    A former leader may have had batches on their way to the disk; what the new leader has at their
-    offsets is something else.
-    """
-    state = partition.state
-    return not state.is_leader and (state.log_end, state.leader_epoch) == asked[:2]
-
-
-def _resolve(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
-    if not done.done():
-        done.set_result(code)
+async def _raise(error: Exception) -> None:
+    raise error

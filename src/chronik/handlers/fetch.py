@@ -19,8 +19,6 @@ from chronik.storage.log import OffsetOutOfRangeError
 from chronik.trace.events import EventKind
 from chronik.wire.fetch import FetchPartition, FetchRequest, parse_fetch
 from chronik.wire.fetch_response import (
-    NO_EPOCH_END,
-    EpochEnd,
     FetchResponse,
     FetchResult,
     write_fetch_response,
@@ -35,8 +33,12 @@ _REJECTED = EventKind.REJECTED
 
 
 def serve(broker: Broker, call: Call) -> None:
-    """Reads what is there; answers at once, or as soon as there is enough."""
-    request = parse_fetch(call.api_version, memoryview(call.frame), call.body)
+    """Reads what is there for a consumer; followers have `replica_fetch.py`."""
+    answer(broker, call, parse_fetch(call.api_version, memoryview(call.frame), call.body))
+
+
+def answer(broker: Broker, call: Call, request: FetchRequest) -> None:
+    """As `serve`, for a request that is parsed already."""
     try:
         context = broker.fetch_sessions.resolve(request, call.api_version, broker.clock.now_ms())
     except SessionError as error:
@@ -60,12 +62,10 @@ class _Fetch:
         "_broker",
         "_call",
         "_context",
-        "_follower",
         "_found",
         "_rack",
         "_request",
         "_results",
-        "_soon",
         "_timer",
         "_tracing",
         "_waiting_on",
@@ -82,24 +82,15 @@ class _Fetch:
         self._results: list[tuple[FetchPartition, FetchResult]] = []
         self._found: list[Partition] = []
         self._waiting_on: list[Partition] = []
-        self._follower = request.replica_id if call.peer.internal else -1
-        """The node that replicates; -1 for consumers, whatever they say of themselves."""
         self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
         self._woken = False
         """True from the moment something moved to the next look."""
-        self._soon: TimerHandle | None = None
-        """When a follower is told of a watermark, if nothing else comes before."""
         self._tracing = broker.tracer.on
         if self._tracing:
             asked = f"min_bytes={request.min_bytes} max_wait_ms={request.max_wait_ms}"
-            for wanted in self._wanted():
+            for wanted in context.partitions:
                 self._trace(_START, wanted, None, detail=asked)
-
-    def _wanted(self) -> list[FetchPartition]:
-        """What to look at: for a follower only what moved, so idle partitions cost nothing."""
-        context = self._context
-        return context.moved if self._follower >= 0 else context.partitions
 
     def attempt(self) -> None:
         """Reads every partition; answers when that is enough, else waits for more."""
@@ -113,10 +104,6 @@ class _Fetch:
         if self._timer is None:
             self._wait()
         self._wait_for(request.min_bytes - size)
-        if self._follower >= 0 and self._soon is None and self._watermark_news():
-            # New data may well be on its way: it takes the watermark along.
-            delay_s = limits.WATERMARK_NEWS_MS / 1000
-            self._soon = self._broker.loop.call_later(delay_s, self._tell)
 
     def _is_empty(self) -> bool:
         session = self._context.session
@@ -126,73 +113,43 @@ class _Fetch:
         waited_ns = self._broker.clock.monotonic_ns() - self._call.received_ns
         return waited_ns >= self._request.max_wait_ms * 1_000_000
 
-    def _watermark_news(self) -> bool:
-        """True where a follower does not know a watermark yet: it is told soon."""
-        session = self._context.session
-        return session is None or any(
-            session.has_news(key_of(wanted), result.high_watermark, result.log_start_offset)
-            for wanted, result in self._results
-        )
-
     # -- waiting
 
     def _wait(self) -> None:
-        session = self._context.session
-        if session is not None:
-            session.pending = self._expired
         wait_ms = min(self._request.max_wait_ms, limits.FETCH_WAIT_MS_MAX)
         self._timer = self._broker.loop.call_later(wait_ms / 1000, self._expired)
-        if session is not None and self._follower >= 0:
-            session.wake = self._wake
-        else:
-            self._waiting_on = self._found
+        self._waiting_on = self._found
         self._call.given_up = self._stop_waiting
-        if self._follower >= 0:
-            for partition in self._waiting_on:
-                partition.follower_waiters[self._wake] = None
 
     def _wait_for(self, missing: int) -> None:
-        """A consumer's fetch is woken when one partition has its share of what is missing.
+        """Woken when one partition has its share of what is missing.
 
         While none has, all of them together do not have enough.
         """
-        if self._follower < 0:
-            share = -(-missing // max(1, len(self._waiting_on)))
-            for partition in self._waiting_on:
-                partition.fetch_waiters.add(partition.committed_bytes + share, self._wake)
+        share = -(-missing // max(1, len(self._waiting_on)))
+        for partition in self._waiting_on:
+            partition.fetch_waiters.add(partition.committed_bytes + share, self._wake)
 
     def _wake(self) -> None:
         if not self._woken:
             self._woken = True
-            # Acknowledgements wait for followers: they never queue behind consumers.
-            soon = self._broker.turns.soon if self._follower < 0 else self._broker.loop.call_soon
-            soon(self._look_again)
+            # Acknowledgements wait for followers: consumers take their turn after them.
+            self._broker.turns.soon(self._look_again)
 
     def _look_again(self) -> None:
         if self._woken:  # else it was answered meanwhile
             self.attempt()
 
-    def _tell(self) -> None:
-        size, _ = self._read_all()
-        self._answer(size)
-
     def _expired(self) -> None:
-        size = 0
-        if self._follower < 0 or self._woken:
-            size, _ = self._read_all()  # else nothing has moved since the last look
+        size, _ = self._read_all()
         self._answer(size)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._woken = False
-        if self._soon is not None:
-            self._soon.cancel()
-        if self._context.session is not None:
-            self._context.session.pending = self._context.session.wake = None
         for partition in self._waiting_on:
             partition.fetch_waiters.discard(self._wake)
-            partition.follower_waiters.pop(self._wake, None)
         self._waiting_on = []
 
     # -- reading
@@ -202,7 +159,7 @@ class _Fetch:
         self._results, self._found = [], []
         left = min(self._request.max_bytes, limits.FETCH_BYTES_MAX)
         total, failed = 0, False
-        for wanted in self._wanted():
+        for wanted in self._context.partitions:
             result, size = self._read(wanted, left, first=total == 0)
             self._results.append((wanted, result))
             total += size
@@ -224,8 +181,6 @@ class _Fetch:
         size_max = min(wanted.max_bytes, left)
         try:
             partition.check_epoch(wanted.current_leader_epoch)
-            if self._follower >= 0:
-                return self._read_for_follower(partition, wanted, size_max, first=first)
             partition.check_offset(wanted.fetch_offset)
             if self._rack and (near := self._nearer(partition, wanted.fetch_offset)) >= 0:
                 return _elsewhere(wanted, partition, near), 0
@@ -244,34 +199,6 @@ class _Fetch:
             wanted.index, 0, watermark, watermark, partition.state.log_start, slices
         )
         return result, size
-
-    def _read_for_follower(
-        self, partition: Partition, wanted: FetchPartition, size_max: int, *, first: bool
-    ) -> tuple[FetchResult, int]:
-        """As for a consumer, but up to the end of the log; asking acknowledges what is before."""
-        state, offset = partition.state, wanted.fetch_offset
-        if not state.is_leader:
-            raise OffsetError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if offset < state.log_start:
-            raise OffsetError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        diverging = partition.log.divergence(wanted.last_fetched_epoch, offset)
-        if diverging is not None:
-            result = FetchResult(wanted.index, log_start_offset=state.log_start)
-            end = EpochEnd(diverging[0], max(diverging[1], state.log_start))
-            return result._replace(diverging_epoch=end), 1  # worth an answer at once
-        if self._timer is None:
-            now_ms = self._broker.clock.now_ms()
-            epoch, start = self._request.replica_epoch, wanted.log_start_offset
-            partition.follower_fetched(self._follower, offset, now_ms, epoch, start)
-            self._broker.isr.follower_fetched(partition)
-        read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
-        session, watermark = self._context.session, state.high_watermark
-        if session is not None and offset >= partition.log.end_offset:
-            key = key_of(wanted)
-            untold = session.has_news(key, watermark, state.log_start)
-            session.watch(key, partition.follower_waiters, untold=untold)
-        result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, read.slices)
-        return result, read.size
 
     def _nearer(self, partition: Partition, offset: int) -> int:
         """A replica in the client's rack; -1 where this one is as good."""
@@ -315,7 +242,6 @@ class _Fetch:
                 news
                 or result.records
                 or result.error_code
-                or result.diverging_epoch != NO_EPOCH_END
                 or result.preferred_read_replica >= 0
                 or not incremental
             ):
@@ -326,11 +252,7 @@ class _Fetch:
 
     def _count_served(self, wanted: FetchPartition, size: int) -> None:
         partition, _ = self._broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
-        if partition is None:
-            return
-        if self._follower >= 0:
-            partition.counters.replication_bytes_out += size
-        else:
+        if partition is not None:
             partition.counters.fetched(size)
 
     # -- evidence
@@ -361,7 +283,6 @@ class _Fetch:
             client_id=self._call.client_id,
             connection_id=self._call.peer.port,
             correlation_id=self._call.correlation_id,
-            peer=self._follower if self._follower >= 0 else None,
             error_code=int(code) if code is not None else None,
             duration_us=took_us,
             detail=detail,

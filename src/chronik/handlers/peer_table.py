@@ -1,12 +1,25 @@
 """What nodes serve each other, on a listener of its own: replication, Raft, the controller."""
 
+from dataclasses import replace
+
 from chronik.broker import membership
 from chronik.broker.broker import Broker
 from chronik.broker.peering import PeerApi
+from chronik.handlers import fetch, replica_fetch
 from chronik.handlers.api import Api
 from chronik.handlers.call import Call
 from chronik.handlers.table import TABLE
 from chronik.wire.apis import ApiKey
+from chronik.wire.fetch import TOPIC_ID, parse_fetch
+
+
+def serve_fetch(broker: Broker, call: Call) -> None:
+    """Followers replicate; what names no follower is a consumer's."""
+    request = parse_fetch(call.api_version, memoryview(call.frame), call.body)
+    if request.replica_id >= 0 and call.api_version >= TOPIC_ID:
+        replica_fetch.answer(broker, call, request)
+    else:
+        fetch.answer(broker, call, request)
 
 
 def serve_raft(broker: Broker, call: Call) -> None:
@@ -17,7 +30,7 @@ def serve_raft(broker: Broker, call: Call) -> None:
 
 def serve_nudge(broker: Broker, call: Call) -> None:
     """A follower wants the answer of its waiting fetch now."""
-    broker.fetch_sessions.nudge(int.from_bytes(call.frame[call.body : call.body + 4], "big"))
+    broker.replica_sessions.nudge(int.from_bytes(call.frame[call.body : call.body + 4], "big"))
     call.no_reply()
 
 
@@ -38,7 +51,7 @@ async def answer_join(broker: Broker, call: Call) -> None:
 
 PEER_TABLE: dict[int, Api] = {
     ApiKey.PRODUCE: TABLE[ApiKey.PRODUCE],
-    ApiKey.FETCH: TABLE[ApiKey.FETCH],
+    ApiKey.FETCH: replace(TABLE[ApiKey.FETCH], fast=serve_fetch),
     ApiKey.LIST_OFFSETS: TABLE[ApiKey.LIST_OFFSETS],
     ApiKey.DESCRIBE_QUORUM: TABLE[ApiKey.DESCRIBE_QUORUM],
     ApiKey.END_QUORUM_EPOCH: TABLE[ApiKey.END_QUORUM_EPOCH],

@@ -3,7 +3,6 @@
 A fault takes the disk and the data directory of the node and returns the disk it shall use.
 """
 
-import asyncio
 import errno
 import json
 import os
@@ -29,14 +28,16 @@ _SEGMENT = ".log"
 def paused_replication(fs: FileSystem, data: str) -> FileSystem:
     """While a file lies in the cluster's folder, followers ask for nothing: a cut network."""
     flag = Path(data).parent / PAUSE_FILE
-    fetch = replication._Fetcher._fetch
+    ask = replication._Fetcher._ask
 
-    async def waiting(self: Any) -> Any:
-        while flag.exists():  # noqa: ASYNC110 - another process makes and removes it
-            await asyncio.sleep(0.02)
-        return await fetch(self)
+    def waiting(self: Any) -> None:
+        if flag.exists():
+            self._is_under_way = True
+            self._again = self._loop.call_later(0.02, self._ask)
+        else:
+            ask(self)
 
-    replace(replication._Fetcher, "_fetch", waiting)
+    replace(replication._Fetcher, "_ask", waiting)
     return fs
 
 

@@ -11,15 +11,15 @@ from chronik.lab.replacing import replace
 
 def follower_refuses() -> None:
     """A follower knows the topics of its start: data of others comes before their metadata."""
-    take = replication._Fetcher._take_partition
+    append = replication._Fetcher._append
 
-    async def refusing(self: Any, partition: Partition, data: Any, *rest: Any) -> None:
-        if partition.opened_at_offset == 0 and data.records:
+    def refusing(self: Any, partition: Partition, data: Any, epoch: int) -> bool:
+        if partition.opened_at_offset == 0:
             self._pause(partition)
-            return
-        await take(self, partition, data, *rest)
+            return False
+        return append(self, partition, data, epoch)
 
-    replace(replication._Fetcher, "_take_partition", refusing)
+    replace(replication._Fetcher, "_append", refusing)
 
 
 def lost_fsync() -> None:

@@ -38,7 +38,7 @@ def watermark_is_log_end() -> None:
     def to_the_end(self: Any, wanted: Any, left: int, *, first: bool) -> Any:
         broker = self._broker
         found, _ = broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
-        if found is None or self._follower >= 0:
+        if found is None:
             return read(self, wanted, left, first=first)
         state = found.state
         committed, state.high_watermark = state.high_watermark, found.log.end_offset

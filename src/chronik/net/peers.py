@@ -8,11 +8,12 @@ its caller is told so and decides.
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
-from chronik.broker.peering import Message, PeerUnavailableError
+from chronik.broker.peering import Answered, Message, PeerUnavailableError
 from chronik.model.limits import PEER_QUEUED_BYTES_MAX
-from chronik.net.frames import FrameError, FrameReader
+from chronik.net.frames import FrameError, FramePool, FrameReader
 from chronik.wire.headers import read_response_header, write_request_header
 from chronik.wire.records import Buffer
 
@@ -27,15 +28,28 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+class _Waiting(NamedTuple):
+    """A request whose answer is to come."""
+
+    api_key: int
+    version: int
+    deadline_s: float
+    answered: Answered
+
+
 class _Connection(asyncio.BufferedProtocol):
     """One connection to a peer: requests out, answers matched by correlation id."""
 
-    def __init__(self, shared: memoryview) -> None:
-        self._reader = FrameReader(shared)
-        self._waiting: dict[int, tuple[int, int, asyncio.Future[memoryview]]] = {}
+    def __init__(self, shared: memoryview, pool: FramePool) -> None:
+        self._reader = FrameReader(shared, pool)
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, _Waiting] = {}
         self._next_id = 0
         self._silent_since: float | None = None
         """When the oldest request was sent that no sign of life has followed."""
+        self._timer: asyncio.TimerHandle | None = None
+        """One for all requests: it looks for those whose time is over, then sleeps again."""
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -46,10 +60,11 @@ class _Connection(asyncio.BufferedProtocol):
         """Everybody who waits learns that the answer will not come."""
         self.transport = None
         self._reader.forget()
+        if self._timer is not None:
+            self._timer.cancel()
         waiting, self._waiting = self._waiting, {}
-        for _, _, future in waiting.values():
-            if not future.done():
-                future.set_exception(PeerUnavailableError("the connection broke", sent=True))
+        for one in waiting.values():
+            one.answered(PeerUnavailableError("the connection broke", sent=True))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
@@ -65,11 +80,11 @@ class _Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _answer(self, frame: bytearray) -> None:
-        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-        api_key, version, future = self._waiting.pop(correlation_id, (0, 0, None))
-        if future is not None and not future.done():
-            _, body = read_response_header(api_key, version, frame)
-            future.set_result(memoryview(frame)[body:])
+        waiting = self._waiting.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+        if waiting is not None:
+            _, body = read_response_header(waiting.api_key, waiting.version, frame)
+            waiting.answered(memoryview(frame)[body:])
+        self._pool.give(frame)  # used again once nobody has a view of it any more
 
     def send(self, api_key: int, version: int, body: list[Buffer]) -> int:
         """Writes one request; returns its correlation id."""
@@ -79,7 +94,7 @@ class _Connection(asyncio.BufferedProtocol):
         size = len(head) + sum(map(len, body))
         self.transport.writelines([size.to_bytes(4, "big"), head, *body])
         if self._silent_since is None:
-            self._silent_since = asyncio.get_running_loop().time()
+            self._silent_since = self._loop.time()
         return self._next_id
 
     @property
@@ -87,17 +102,36 @@ class _Connection(asyncio.BufferedProtocol):
         """True where nothing has come back for too long: the other end, or the way, is gone."""
         if self.transport is None:
             return True
-        now_s = asyncio.get_running_loop().time()
-        return self._silent_since is not None and now_s - self._silent_since > DEAD_AFTER_S
+        if self._silent_since is None:
+            return False
+        return self._loop.time() - self._silent_since > DEAD_AFTER_S
 
     def request(
-        self, api_key: int, version: int, body: list[Buffer]
-    ) -> tuple[int, asyncio.Future[memoryview]]:
-        """Writes one request and returns where its answer will be."""
-        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self, api_key: int, version: int, body: list[Buffer], timeout_s: float, answered: Answered
+    ) -> int:
+        """Writes one request; `answered` gets what comes of it."""
         correlation_id = self.send(api_key, version, body)
-        self._waiting[correlation_id] = (api_key, version, future)
-        return correlation_id, future
+        deadline_s = self._loop.time() + timeout_s
+        self._waiting[correlation_id] = _Waiting(api_key, version, deadline_s, answered)
+        if self._timer is None or self._timer.when() > deadline_s:
+            self._arm(deadline_s)
+        return correlation_id
+
+    def _arm(self, deadline_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_s = self._loop.time()
+        late = [one for one, waiting in self._waiting.items() if waiting.deadline_s <= now_s]
+        for correlation_id in late:
+            waiting = self._waiting.pop(correlation_id, None)
+            if waiting is not None:
+                waiting.answered(PeerUnavailableError("no answer in time", sent=True))
+        if self._waiting:  # also where one of those who were told has asked again
+            self._arm(min(waiting.deadline_s for waiting in self._waiting.values()))
 
     def forget(self, correlation_id: int) -> None:
         """Nobody waits for this answer any more."""
@@ -112,9 +146,16 @@ class _Connection(asyncio.BufferedProtocol):
 class PeerLink:
     """The way to one other node."""
 
-    def __init__(self, host: str, port: int, shared: memoryview, tasks: asyncio.TaskGroup) -> None:
-        self._address = (host, port)
+    def __init__(
+        self,
+        address: tuple[str, int],
+        shared: memoryview,
+        pool: FramePool,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._address = address
         self._shared = shared
+        self._pool = pool
         self._tasks = tasks
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection | OSError] | None = None
@@ -129,14 +170,36 @@ class PeerLink:
     ) -> memoryview:
         """The body of the answer."""
         connection = await self._connected()
-        correlation_id, future = connection.request(api_key, version, body)
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        answered = partial(_resolve, future)
+        correlation_id = connection.request(api_key, version, body, timeout_s, answered)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError as error:
-            raise PeerUnavailableError("no answer in time", sent=True) from error
+            return await future
         finally:
             connection.forget(correlation_id)
+
+    def request(
+        self, api_key: int, version: int, body: list[Buffer], timeout_s: float, answered: Answered
+    ) -> None:
+        """As `call`; what comes of it goes to `answered`, at once where the link is broken."""
+        connection = self._living()
+        if connection is not None:
+            connection.request(api_key, version, body, timeout_s, answered)
+            return
+        try:
+            _ = self._start(self._connect_and_ask(api_key, version, body, timeout_s, answered))
+        except PeerUnavailableError as error:
+            answered(error)
+
+    async def _connect_and_ask(
+        self, api_key: int, version: int, body: list[Buffer], timeout_s: float, answered: Answered
+    ) -> None:
+        try:
+            connection = await self._connected()
+        except PeerUnavailableError as error:
+            answered(error)
+        else:
+            connection.request(api_key, version, body, timeout_s, answered)
 
     def post(self, message: Message) -> None:
         """Sends a message that has no answer; it waits while the link connects."""
@@ -206,7 +269,7 @@ class PeerLink:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(self._shared), *self._address
+                    lambda: _Connection(self._shared, self._pool), *self._address
                 )
         except (OSError, TimeoutError, ValueError) as error:  # ValueError: no host has that name
             self._retry_at = loop.time() + RETRY_AFTER_S
@@ -232,6 +295,7 @@ class PeerLinks:
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         self._shared = memoryview(bytearray(_RECEIVE_BYTES))
+        self._pool = FramePool()
         self._links: dict[int, PeerLink] = {}
 
     def set_address(self, node_id: int, host: str, port: int) -> None:
@@ -239,7 +303,7 @@ class PeerLinks:
         former = self._links.get(node_id)
         if former is not None:
             former.close()
-        self._links[node_id] = PeerLink(host, port, self._shared, self._tasks)
+        self._links[node_id] = PeerLink((host, port), self._shared, self._pool, self._tasks)
 
     async def call(
         self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
@@ -249,6 +313,22 @@ class PeerLinks:
         if link is None:
             raise PeerUnavailableError(f"the address of node {node_id} is unknown", sent=False)
         return await link.call(api_key, version, body, timeout_s)
+
+    def request(
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        body: list[Buffer],
+        timeout_s: float,
+        answered: Answered,
+    ) -> None:
+        """As `call`, without a task."""
+        link = self._links.get(node_id)
+        if link is None:
+            answered(PeerUnavailableError(f"the address of node {node_id} is unknown", sent=False))
+        else:
+            link.request(api_key, version, body, timeout_s, answered)
 
     def post(self, message: Message) -> None:
         """Sends a message to its node."""
@@ -265,3 +345,14 @@ class PeerLinks:
         """Drops every connection."""
         for link in self._links.values():
             link.close()
+
+
+def _resolve(
+    future: asyncio.Future[memoryview], outcome: memoryview | PeerUnavailableError
+) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, PeerUnavailableError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

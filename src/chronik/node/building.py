@@ -25,6 +25,7 @@ from chronik.broker.metrics import Metrics
 from chronik.broker.partitions import Partitions, Parts
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.recompression import Recompression
+from chronik.broker.replica_sessions import ReplicaSessions
 from chronik.cluster.commands import ControllerSettings
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
@@ -105,6 +106,7 @@ def build_broker(ground: Ground) -> Broker:
         partitions=partitions,
         commit=commit,
         fetch_sessions=FetchSessions(lambda: secrets.randbelow(1 << 31)),
+        replica_sessions=ReplicaSessions(ground.loop, lambda: secrets.randbelow(1 << 31)),
         producer_ids=ProducerIds(controller, node_id),
         coordinators=coordinators,
         recompression=Recompression(ground.loop, partitions),

@@ -63,7 +63,7 @@ class EpochCache:
         An epoch younger than all that are here never reached this log: what the follower has from
         before it is alike up to this log's end. Naming less would cut what is committed.
         """
-        if last_epoch < 0:
+        if last_epoch < 0 or (last_epoch == self.latest and offset <= log_end):
             return None
         epoch, end_offset = self.end_offset_for(last_epoch, log_end)
         if epoch < 0:

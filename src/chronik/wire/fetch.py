@@ -166,7 +166,7 @@ def _read_partitions(
 def _read_partition_tags(
     version: int, frame: Buffer, position: int, partition: FetchPartition
 ) -> tuple[FetchPartition, int]:
-    for tag, start, stop in _tag_positions(frame, position):
+    for tag, start, stop in tag_positions(frame, position):
         if tag == 0 and version >= 17 and stop - start >= 16:
             directory_id = bytes(frame[start : start + 16])
             partition = partition._replace(replica_directory_id=directory_id)
@@ -225,7 +225,7 @@ def _read_tail(version: int, frame: Buffer, position: int) -> _Tail:
     tail = _Tail()
     if not frame[position]:
         return tail
-    for tag, start, _ in _tag_positions(frame, position):
+    for tag, start, _ in tag_positions(frame, position):
         if tag == 0:
             tail = tail._replace(cluster_id=read_string(frame, start, True)[0])
         elif tag == 1 and version >= 15:
@@ -234,7 +234,7 @@ def _read_tail(version: int, frame: Buffer, position: int) -> _Tail:
     return tail
 
 
-def _tag_positions(frame: Buffer, position: int) -> list[tuple[int, int, int]]:
+def tag_positions(frame: Buffer, position: int) -> list[tuple[int, int, int]]:
     """Tag, start and stop of each tagged field of the section at `position`."""
     found = []
     count, position = read_uvarint(frame, position)

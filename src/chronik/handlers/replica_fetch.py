@@ -1,0 +1,253 @@
+"""Fetch (1) of a follower, on the peers' listener: the leader's half of replication.
+
+Asking from an offset acknowledges what lies before it (KIP-497 counts it for the watermark). The
+answer goes out as soon as there is data; a moved watermark waits a few milliseconds for data that
+takes it along. Whatever did not move costs nothing, and no fetch has a timer of its own.
+"""
+
+from asyncio import Handle
+
+from chronik.broker.broker import Broker
+from chronik.broker.fetch_sessions import SessionError
+from chronik.broker.partition import Partition
+from chronik.broker.replica_sessions import Followed, ReplicaSession
+from chronik.handlers.call import Call
+from chronik.model import limits
+from chronik.model.errors import ErrorCode
+from chronik.trace.events import EventKind
+from chronik.wire.fetch import FetchRequest
+from chronik.wire.fetch_response import (
+    EpochEnd,
+    FetchResponse,
+    FetchResult,
+    write_fetch_response,
+)
+
+Found = list[tuple[Followed, FetchResult]]
+
+
+def answer(broker: Broker, call: Call, request: FetchRequest) -> None:
+    """Takes the acknowledgements, then answers at once or as soon as something moves."""
+    try:
+        session = broker.replica_sessions.resolve(request)
+    except SessionError as error:
+        call.reply(write_fetch_response(call.api_version, FetchResponse(error_code=error.code)))
+        broker.count(call, error.code)
+        return
+    if session.waiting is not None:
+        session.waiting.answer_now()  # its follower has given it up
+    _ReplicaFetch(broker, call, request, session).look()
+
+
+class _ReplicaFetch:
+    """One fetch from its first look to its answer."""
+
+    __slots__ = ("_again", "_broker", "_call", "_request", "_session", "_waits")
+
+    def __init__(
+        self, broker: Broker, call: Call, request: FetchRequest, session: ReplicaSession
+    ) -> None:
+        self._broker = broker
+        self._call = call
+        self._request = request
+        self._session = session
+        self._again: Handle | None = None
+        self._waits = False
+        if broker.tracer.on:
+            for followed in session.moved:
+                self._trace(EventKind.FETCH_START, followed)
+
+    # -- looking
+
+    def look(self) -> None:
+        """Reads what moved; answers if there is anything, else waits for more."""
+        self._again = None
+        found, news = self._read_all()
+        if found or not self._request.max_wait_ms or not len(self._session):
+            self._answer(found, news)
+            return
+        if not self._waits:
+            self._wait()
+        if news:
+            self._session.tell_soon(limits.WATERMARK_NEWS_MS / 1000)
+
+    def _read_all(self) -> tuple[Found, list[Followed]]:
+        """What there is to send, and of what else only a watermark is to be told."""
+        session = self._session
+        found: Found = []
+        news: list[Followed] = []
+        left, total = self._request.max_bytes, 0
+        for followed in list(session.moved):
+            result, size = self._read(followed, left, first=not total)
+            if result is not None:
+                found.append((followed, result))
+                left -= size
+                total += size
+            elif followed.has_news():
+                news.append(followed)
+            elif not followed.has_data():
+                del session.moved[followed]
+        return found, news
+
+    def _read(
+        self, followed: Followed, left: int, *, first: bool
+    ) -> tuple[FetchResult | None, int]:
+        wanted, partition = followed.wanted, self._find(followed)
+        if partition is None:
+            return self._failed(followed, self._why_missing(followed)), 0
+        state, offset = partition.state, wanted.fetch_offset
+        code = _refusal(followed, partition)
+        if code is not ErrorCode.NONE:
+            return self._failed(followed, code), 0
+        diverging = partition.log.divergence(wanted.last_fetched_epoch, offset)
+        if diverging is not None:
+            end = EpochEnd(diverging[0], max(diverging[1], state.log_start))
+            result = FetchResult(wanted.index, log_start_offset=state.log_start)
+            return result._replace(diverging_epoch=end), 0
+        if not self._waits:
+            self._acknowledge(partition, offset, wanted.log_start_offset)
+        if not followed.has_data() or (left <= 0 and not first):
+            return None, 0
+        size_max = min(wanted.max_bytes, left)
+        try:
+            read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
+        except OSError:
+            return self._failed(followed, ErrorCode.KAFKA_STORAGE_ERROR), 0
+        if not read.size:
+            return None, 0
+        watermark = state.high_watermark
+        result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, read.slices)
+        return result, read.size
+
+    def _find(self, followed: Followed) -> Partition | None:
+        topic_id, index = followed.key
+        partition, _ = self._broker.partitions.find(None, topic_id, index)
+        if partition is not followed.partition:
+            followed.watch(partition)
+        return partition
+
+    def _why_missing(self, followed: Followed) -> ErrorCode:
+        partitions, (topic_id, index) = self._broker.partitions, followed.key
+        if partitions.leader_of(None, topic_id, index) >= 0:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partitions.find(None, topic_id, index)[1]
+
+    def _acknowledge(self, partition: Partition, offset: int, log_start: int) -> None:
+        broker, request = self._broker, self._request
+        partition.follower_fetched(
+            request.replica_id, offset, broker.clock.now_ms(), request.replica_epoch, log_start
+        )
+        broker.isr.follower_fetched(partition)
+
+    def _failed(self, followed: Followed, code: ErrorCode) -> FetchResult:
+        self._broker.metrics.count_rejected("Fetch", code)
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
+        if self._broker.tracer.on:
+            self._trace(EventKind.REJECTED, followed, code=code)
+        partition = followed.partition
+        log_start = -1 if partition is None else partition.state.log_start
+        return FetchResult(followed.key[1], int(code), -1, -1, log_start)
+
+    # -- waiting
+
+    def _wait(self) -> None:
+        self._waits = True
+        self._call.given_up = self._stop_waiting
+        wait_s = min(self._request.max_wait_ms, limits.FETCH_WAIT_MS_MAX) / 1000
+        self._session.wait(self, wait_s)
+
+    def wake(self) -> None:
+        """Something moved: looks again when all that moves together has moved."""
+        if self._again is None:
+            self._again = self._broker.loop.call_soon(self.look)
+
+    def answer_now(self) -> None:
+        """Answers with what there is."""
+        self._answer(*self._read_all())
+
+    def _stop_waiting(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        if self._session.waiting is self:
+            self._session.waiting = None
+
+    # -- answering
+
+    def _answer(self, found: Found, news: list[Followed]) -> None:
+        self._stop_waiting()
+        session, call, broker = self._session, self._call, self._broker
+        topics: dict[str | bytes, list[FetchResult]] = {}
+        for followed, result in found:
+            topics.setdefault(followed.key[0], []).append(result)
+            session.served(followed)
+            if result.records and followed.partition is not None:
+                followed.told(followed.partition)
+                size = sum(map(len, result.records))
+                followed.partition.counters.replication_bytes_out += size
+        for followed in news:
+            topics.setdefault(followed.key[0], []).append(self._told(followed))
+        session.news_told()
+        if broker.tracer.on:
+            self._trace_answer(found)
+        response = FetchResponse(list(topics.items()), session_id=session.session_id)
+        call.reply(write_fetch_response(call.api_version, response))
+        broker.count(call, ErrorCode.NONE)
+
+    def _told(self, followed: Followed) -> FetchResult:
+        """The watermark; without data, the partition is done with until it moves again."""
+        partition = followed.partition
+        assert partition is not None, "what is not here has no watermark"
+        followed.told(partition)
+        if not followed.has_data():
+            self._session.moved.pop(followed, None)
+        state, watermark = partition.state, partition.state.high_watermark
+        return FetchResult(followed.key[1], 0, watermark, watermark, state.log_start)
+
+    # -- evidence
+
+    def _trace_answer(self, found: Found) -> None:
+        for followed, result in found:
+            if not result.error_code:
+                size = sum(map(len, result.records or ()))
+                kind = EventKind.FETCH_SERVED if size else EventKind.FETCH_EMPTY
+                self._trace(kind, followed, size=size)
+
+    def _trace(
+        self,
+        kind: EventKind,
+        followed: Followed,
+        size: int | None = None,
+        code: ErrorCode | None = None,
+    ) -> None:
+        topic_id, index = followed.key
+        call, broker = self._call, self._broker
+        state = followed.partition.state if followed.partition is not None else None
+        broker.tracer.emit(
+            kind,
+            broker.partitions.name_of(None, topic_id),
+            index,
+            base_offset=followed.wanted.fetch_offset,
+            bytes=size,
+            high_watermark=state.high_watermark if state is not None else None,
+            log_end=state.log_end if state is not None else None,
+            client_id=call.client_id,
+            connection_id=call.peer.port,
+            correlation_id=call.correlation_id,
+            peer=self._request.replica_id,
+            error_code=None if code is None else int(code),
+            duration_us=(broker.clock.monotonic_ns() - call.received_ns) // 1000,
+        )
+
+
+def _refusal(followed: Followed, partition: Partition) -> ErrorCode:
+    state, wanted = partition.state, followed.wanted
+    epoch = wanted.current_leader_epoch
+    if epoch != state.leader_epoch and epoch >= 0:
+        fenced = epoch < state.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not state.is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if wanted.fetch_offset < state.log_start:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE
