@@ -21,10 +21,18 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option(
     "--traces", type=_DIRECTORY, multiple=True, help="A node's trace directory; one for each node."
 )
+@click.option(
+    "--watermarks", is_flag=True, help="With --traces: how soon followers knew each watermark."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
 @click.argument("more", metavar="[FILE|DIR]...", nargs=-1, type=_ANY)
 def diagnose(
-    logs: tuple[Path, ...], traces: tuple[Path, ...], *, as_json: bool, more: tuple[Path, ...]
+    logs: tuple[Path, ...],
+    traces: tuple[Path, ...],
+    *,
+    watermarks: bool,
+    as_json: bool,
+    more: tuple[Path, ...],
 ) -> None:
     """Names the cause and shows the lines, or says that there is not enough evidence.
 
@@ -39,6 +47,11 @@ def diagnose(
             raise click.UsageError(
                 f"{path} is {'a directory' if path.is_dir() else 'no directory'}"
             )
+    if watermarks:
+        if not traces:
+            raise click.UsageError("--watermarks needs --traces, one directory for each node")
+        show_spread(trace_folders([*traces, *more]), as_json=as_json)
+        return
     if traces:
         found = diagnose_traces(*trace_folders([*traces, *more]))
     else:
@@ -60,6 +73,23 @@ def trace_folders(given: Sequence[Path]) -> list[Path]:
                 f"{folder} holds no trace files (was the node run with --trace?)"
             )
     return folders
+
+
+def show_spread(folders: Sequence[Path], *, as_json: bool) -> None:
+    """The time from a leader's move to its followers' knowledge of it."""
+    from chronik.audit.watermark_spread import spread_of
+
+    found = spread_of(folders)
+    if as_json:
+        click.echo(json.dumps({"moves": found.moves, "followers": found.rows()}, indent=2))
+        return
+    click.echo(f"{found.moves} moves of watermarks on their leaders; known on the followers after")
+    click.echo("follower      known  unknown   p50 ms   p99 ms   max ms")
+    for row in found.rows():
+        click.echo(
+            f"{row['follower']:<10} {row['known']:>8} {row['unknown']:>8} "
+            f"{row['p50_ms']:>8.2f} {row['p99_ms']:>8.2f} {row['max_ms']:>8.2f}"
+        )
 
 
 def show(found: "Diagnosis") -> None:
