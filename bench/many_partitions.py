@@ -1,7 +1,8 @@
-"""What many partitions cost one node: `python bench/many_partitions.py [--partitions 10000]`.
+"""What many partitions cost: `python bench/many_partitions.py [--nodes 1|3] [--partitions N]`.
 
-One record in each partition, so that each has a directory, a segment and checkpoints. Then a clean
-stop and start, and a start after kill -9. Memory is the process's own, without mapped files.
+One record in each partition, so that each has a directory, a segment and checkpoints. One node: a
+clean stop and start, and a start after kill -9. Three nodes: idle, then kill -9 of one of them, see
+`failover.py`. Memory is the process's own, without mapped files.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import failover
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -65,12 +67,8 @@ def tell(what: str, seconds: float, pid: int) -> None:
     say(f"{what:<22} {seconds:6.2f} s, {mib:5.0f} MiB, idle {share:.1%} of a core")
 
 
-def main() -> None:
+def one_node(asked: argparse.Namespace) -> None:
     """Prints a few lines."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--durability", choices=("os", "fsync"), default="os")
-    asked = parser.parse_args()
     port = free_ports(1)
     with tempfile.TemporaryDirectory(dir=Chronik("os").work_directory()) as made:
         directory = Path(made)
@@ -94,6 +92,21 @@ def main() -> None:
         finally:
             node.kill()
             node.wait()
+
+
+def main() -> None:
+    """One node or three."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--partitions", type=int, help="10000 on one node, 3000 on three")
+    parser.add_argument("--durability", choices=("os", "fsync"), default="os")
+    parser.add_argument("--victim", choices=("broker", "controller"), default="broker")
+    asked = parser.parse_args()
+    asked.partitions = asked.partitions or (10_000 if asked.nodes == 1 else 3_000)
+    if asked.nodes == 1:
+        one_node(asked)
+    else:
+        failover.measure(asked.partitions, asked.durability, asked.victim)
 
 
 if __name__ == "__main__":
