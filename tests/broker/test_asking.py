@@ -42,7 +42,7 @@ def test_only_what_moved_is_named_again() -> None:
     run(scenario)
 
 
-def test_what_changes_here_by_itself_is_noticed_within_a_second() -> None:
+def test_what_changes_here_by_itself_is_noticed_within_seconds() -> None:
     async def scenario() -> None:
         world = World(2)
         subject, _ = asking(world)

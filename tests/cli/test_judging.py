@@ -16,10 +16,12 @@ from chronik.trace.settings import TraceSettings
 from chronik.trace.sinks import open_trace
 
 
-def traces_of(folder: Path, node: int, watermarks: list[int]) -> Path:
+def traces_of(folder: Path, node: int, watermarks: list[int], elected: int | None = None) -> Path:
     """A node's traces that say where its watermark was."""
     settings = TraceSettings(mode="files", directory=folder / f"node{node}" / "traces")
     trace = open_trace(settings, node, time.time_ns, time.monotonic_ns)
+    if elected is not None:
+        trace.tracer.emit(EventKind.ELECTION, "orders", 0, peer=elected)
     for high_watermark in watermarks:
         trace.tracer.emit(EventKind.WATERMARK, "orders", 0, high_watermark=high_watermark)
     trace.close()
@@ -41,10 +43,26 @@ def test_traces_of_several_nodes_are_read_together(tmp_path: Path) -> None:
         assert found["events"]["WATERMARK"] == 6
 
 
+def test_how_soon_followers_knew_a_watermark(tmp_path: Path) -> None:
+    folders = [traces_of(tmp_path, 1, [1, 2, 3], 1), traces_of(tmp_path, 2, [1, 3], 1)]
+    ran = diagnosed("--traces", *folders, "--watermarks", "--json")
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout)
+    assert found["moves"] == 3
+    assert [(row["follower"], row["known"]) for row in found["followers"]] == [
+        ("node 2", 3),
+        ("all", 3),
+    ]
+    ran = diagnosed("--traces", *folders, "--watermarks")
+    assert "3 moves of watermarks" in ran.output
+    assert "p99 ms" in ran.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "give either"),
+        (["--logs", "noise", "--watermarks"], "needs --traces"),
         (["--traces", "empty"], "holds no trace files"),
         (["--logs", "noise", "--traces", "empty"], "give either"),
         (["--logs", "noise", "empty"], "is a directory"),

@@ -2,7 +2,7 @@
 
 A request names what is new or moved; what is unchanged the session remembers. Only the partitions
 of the last answer, and those that came or were paused, are compared with what the leader knows;
-all of them once a second.
+all of them every few seconds.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from chronik.model.limits import (
 )
 from chronik.wire.replica_fetch import ReplicaFetch, ReplicaPartition
 
-COMPARE_EVERY_S = 1.0
+COMPARE_EVERY_S = 5.0
 """What changes without the leader's doing, as retention on this disk, is told that soon."""
 _EPOCH_MAX = 0x7FFFFFFF
 

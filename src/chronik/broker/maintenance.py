@@ -108,9 +108,11 @@ class Maintenance:
             self._checkpointed = {k: v for k, v in self._checkpointed.items() if k in known}
 
     def _is_due(self, partition: Partition, now_s: float) -> bool:
+        if partition.log.end_offset == partition.checkpointed_at or not partition.has_directory:
+            return False  # most of many
         key = (partition.topic_id, partition.index)
         end_offset, at_s = self._checkpointed.get(key, (partition.opened_at_offset, 0.0))
-        if not partition.has_directory or partition.log.end_offset == end_offset:
+        if partition.log.end_offset == end_offset:
             return False
         return partition.sync or now_s - at_s >= UNSYNCED_CHECKPOINT_INTERVAL_S
 

@@ -58,7 +58,7 @@ class CheckpointPace:
     """When the watermarks are to be written again."""
 
     def __init__(self) -> None:
-        self._written: dict[Key, int] = {}
+        self._written: dict[Partition, int] = {}
         self._written_ms = 0
 
     def is_due(self, partitions: Iterable[Partition], now_ms: int, limits: Thresholds) -> bool:
@@ -66,18 +66,15 @@ class CheckpointPace:
         waited_ms = now_ms - self._written_ms
         if waited_ms < limits.interval_ms_min:
             return False
-        behind = max(
-            (
-                one.state.high_watermark - self._written.get((one.topic_id, one.index), 0)
-                for one in partitions
-            ),
-            default=0,
+        behind_max = 0 if waited_ms >= limits.interval_ms else limits.checkpoint_lag
+        written = self._written
+        return any(
+            one.state.high_watermark - written.get(one, 0) > behind_max for one in partitions
         )
-        return behind > (0 if waited_ms >= limits.interval_ms else limits.checkpoint_lag)
 
     def written(self, partitions: Iterable[Partition], now_ms: int) -> None:
         """They are on their way to the disk."""
-        self._written = {(one.topic_id, one.index): one.state.high_watermark for one in partitions}
+        self._written = {one: one.state.high_watermark for one in partitions}
         self._written_ms = now_ms
 
 

@@ -8,7 +8,8 @@ its caller is told so and decides.
 import asyncio
 import logging
 from collections.abc import Coroutine
-from functools import partial
+from functools import cache, partial
+from struct import Struct
 from typing import Any, NamedTuple, TypeVar, cast
 
 from chronik.broker.peering import Answered, Message, PeerUnavailableError
@@ -22,10 +23,17 @@ RETRY_AFTER_S = 0.25
 DEAD_AFTER_S = 3.0
 """Every request is answered well before this; a connection that is silent for longer is not one."""
 _RECEIVE_BYTES = 256 * 1024
+_FRAME = Struct(">ihhi")
+"""Length, API, version and correlation id; what follows is the same for each API."""
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+
+@cache
+def _header_rest(api_key: int, version: int) -> bytes:
+    return write_request_header(api_key, version, 0, "peer")[_FRAME.size - 4 :]
 
 
 class _Waiting(NamedTuple):
@@ -90,9 +98,10 @@ class _Connection(asyncio.BufferedProtocol):
         """Writes one request; returns its correlation id."""
         assert self.transport is not None
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        head = write_request_header(api_key, version, self._next_id, "peer")
-        size = len(head) + sum(map(len, body))
-        self.transport.writelines([size.to_bytes(4, "big"), head, *body])
+        rest = _header_rest(api_key, version)
+        size = _FRAME.size - 4 + len(rest) + sum(map(len, body))
+        head = _FRAME.pack(size, api_key, version, self._next_id) + rest
+        self.transport.writelines([head, *body])
         if self._silent_since is None:
             self._silent_since = self._loop.time()
         return self._next_id
