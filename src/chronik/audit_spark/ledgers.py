@@ -1,13 +1,15 @@
 """One row per event of the ledgers, with its place in the order of its process."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from chronik.audit.ledger import TEXTS
 from chronik.audit.rows import Row
-from chronik.audit_spark.order import ADDED, read_ordered
+from chronik.audit_spark.order import ADDED, Array, Ordered, read_ordered
 from chronik.audit_spark.sources import Unit, read_files, record_batch, schema_of
 from chronik.audit_spark.wanted import Wanted
 
@@ -27,9 +29,12 @@ def events(spark: SparkSession, units: Sequence[Unit], wanted: Wanted = ALL) -> 
 
 def read_events(unit: Unit, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     for found in read_ordered(unit):
-        mask = wanted.mask(found)
-        if not mask.any():
-            continue
-        columns = {name: found.batch.column(name) for name in Row._fields} | found.added
-        batch = record_batch(columns)
-        yield batch if mask.all() else batch.filter(pa.array(mask))
+        index = np.flatnonzero(wanted.mask(found))
+        if len(index):
+            yield record_batch(rows_at(found, index))
+
+
+def rows_at(found: Ordered, index: Array) -> dict[str, Any]:
+    """The columns of some rows of a batch."""
+    columns = {name: found.batch.taken(name, index) for name in Row._fields}
+    return columns | {name: pa.array(column[index]) for name, column in found.added.items()}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from chronik.audit.ledger import SCHEMA, logical, stored_batches
+from chronik.audit.ledger import RUNS, SCHEMA, TEXTS, logical, stored_batches
 from chronik.audit.rows import NONE, Kind, Outcome, Row
 from chronik.audit.sources import JSON_SUFFIXES
 from chronik.audit.verifiable import read_verifiable
@@ -64,6 +64,14 @@ class Stored:
             self._numbers[name] = self.column(name).to_numpy()
         return self._numbers[name]
 
+    def taken(self, name: str, index: Array) -> Any:
+        """Some rows of a column; of runs no row is decoded."""
+        if name in TEXTS or name in RUNS:
+            column = self._batch.column(name)
+            at: Array = np.searchsorted(column.run_ends.to_numpy(), index, side="right")
+            return column.values.take(pa.array(at))
+        return pa.array(self.numbers(name)[index])
+
     def runs(self, name: str) -> tuple[list[int], list[str]]:
         """Where each run of equal texts ends, and the texts."""
         column = self._batch.column(name)
@@ -80,6 +88,9 @@ class Plain(Stored):
 
     def column(self, name: str) -> Any:
         return self._batch.column(name)
+
+    def taken(self, name: str, index: Array) -> Any:
+        return self.column(name).take(pa.array(index))
 
     def runs(self, name: str) -> tuple[list[int], list[str]]:
         texts = self._batch.column(name).to_pylist()

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from chronik.audit.ledger import TEXTS
-from chronik.audit.rows import Row
 from chronik.audit_spark import fold
 from chronik.audit_spark.blocks import merged
-from chronik.audit_spark.ledgers import COLUMNS
+from chronik.audit_spark.ledgers import COLUMNS, rows_at
 from chronik.audit_spark.order import Array, Ordered, read_ordered
 from chronik.audit_spark.session import kept_whole
 from chronik.audit_spark.sources import Unit, read_files, schema_of
@@ -80,14 +80,11 @@ def _joined(parts: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _events(found: Ordered, noted: Array, sampled: Array) -> Iterator[pa.RecordBatch]:
-    chosen = noted | sampled
-    if not chosen.any():
+    index = np.flatnonzero(noted | sampled)
+    if not len(index):
         return
-    mask = pa.array(chosen)
-    columns = {name: found.batch.column(name).filter(mask) for name in Row._fields}
-    columns |= {name: pa.array(column[chosen]) for name, column in found.added.items()}
-    flags = {"is_note": noted[chosen].astype("int64"), "is_sample": sampled[chosen].astype("int64")}
-    yield _wide(pa.record_batch(columns), flags)
+    flags = {"is_note": noted[index].astype("int64"), "is_sample": sampled[index].astype("int64")}
+    yield _wide(pa.record_batch(rows_at(found, index)), flags)
 
 
 def _wide(batch: pa.RecordBatch, flags: dict[str, Any]) -> pa.RecordBatch:
