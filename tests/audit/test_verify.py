@@ -59,7 +59,7 @@ def test_a_cluster_that_does_not_answer_is_exit_code_2() -> None:
     asked = ["large-batch", "--bootstrap", "127.0.0.1:1", "--timeout", "1"]
     ran = CliRunner().invoke(verify, asked)
     assert ran.exit_code == 2
-    assert "cannot reach 127.0.0.1:1" in ran.output
+    assert "no broker is reachable at 127.0.0.1:1" in ran.output
 
 
 @pytest.mark.parametrize(

@@ -290,6 +290,12 @@ class Cluster:
         (result,) = ask(self.any_port(), request).topics
         assert result.error_code == 0, (ErrorCode(result.error_code), result.error_message)
         self.wait_full_isr(topic)
+        eventually(lambda: self._leaders_know(topic), what=f"leaders that know of {topic}")
+
+    def _leaders_know(self, topic: str) -> bool:
+        """Until then a leader refuses what a client sends it by the topic's name."""
+        leaders = {one.leader_id for one in self.partitions(topic).values()}
+        return all(self.partitions(topic, self.ports[node]) for node in leaders)
 
     def delete(self, topic: str, port: int | None = None) -> None:
         request = delete_topics.DeleteTopicsRequest(topic_names=[topic])
