@@ -165,7 +165,7 @@ def _configs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
             raise click.UsageError(f"--set {item}: write KEY=VALUE, e.g. --set num.partitions=3")
         if key not in BROKER_KEYS and (close := close_names(key, BROKER_KEYS)):
             raise click.UsageError(f"--set {item}: unknown broker config, {did_you_mean(close)}")
-        if key in OWN_KEYS:
+        if key in OWN_KEYS and key != "broker.rack":  # which `up` has no option for
             raise click.UsageError(
                 f"--set {key}: that has an option of its own, see 'chronik up --help'"
             )
