@@ -32,6 +32,8 @@ class ProducerEntry(NamedTuple):
     epoch: int
     batches: tuple[SequencedBatch, ...]
     last_timestamp_ms: int
+    refused: bool = False
+    """The disk refused what came next: it comes again, and until then nothing else is in order."""
 
     @property
     def last_sequence(self) -> int:
@@ -111,11 +113,11 @@ class ProducerTable:
         """Undoes one `advance`."""
         entry = self._entries.pop(producer_id, None)
         if former is not None:
-            self._entries[producer_id] = former
+            self._entries[producer_id] = former._replace(refused=True)
         elif entry is not None and entry.batches and entry.batches[0].base_sequence == 0:
             # Its first batch comes again. Until then the one behind it must not be taken for the
             # first of a forgotten producer: the retry would be out of order for ever.
-            self._entries[producer_id] = entry._replace(batches=())
+            self._entries[producer_id] = entry._replace(batches=(), refused=True)
 
     def expire(self, silent_since_ms: int) -> None:
         """Forgets the producers that sent nothing since then (producer.id.expiration.ms)."""
@@ -138,6 +140,13 @@ def _follows(last_sequence: int, base_sequence: int) -> bool:
 
 
 def _require(in_order: bool, header: BatchHeader, entry: ProducerEntry) -> None:
+    if not in_order and entry.refused:
+        # Out of order would be true, but librdkafka takes it for lost records, begins a new epoch
+        # and sends what other partitions have already once more (confluentinc/librdkafka#4953).
+        raise SequenceRefusedError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the disk refused what producer {header.producer_id} sent before: send it again first",
+        )
     if not in_order:
         raise SequenceRefusedError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
