@@ -9,6 +9,7 @@ from tests.broker.kit import World, run
 from chronik.broker.fetch_sessions import EPOCH_MAX, SessionError
 from chronik.broker.partition import Partition
 from chronik.broker.replica_sessions import ReplicaSession, ReplicaSessions
+from chronik.cluster.image import PartitionState
 from chronik.model.errors import ErrorCode
 from chronik.wire.fetch import FetchPartition, FetchRequest
 
@@ -123,6 +124,28 @@ def test_a_partition_costs_nothing_until_it_moves() -> None:
     in_world(test)
 
 
+def test_a_replica_that_asks_before_its_leader_knows_of_it_is_looked_at_until_it_is_counted() -> (
+    None
+):
+    def test(world: World, every: ReplicaSessions) -> None:
+        (partition,) = world.partitions
+        session = fetch(every, (0, 0), [wanted(partition)])
+        (followed,) = session.moved
+        followed.watch(partition)
+        session.done_with(followed)
+        assert moved(session) == [0]
+        session.waiting = waits = Waits(session)
+        partition.assign(PartitionState((1, FOLLOWER), (1,), 1, 0), 1, 0)
+        assert waits.woken, "also one that the session was done with"
+        session.done_with(followed)
+        assert moved(session) == [0], "known, but it has not asked since"
+        partition.follower_fetched(FOLLOWER, 0, 0, 7, 0)
+        session.done_with(followed)
+        assert moved(session) == []
+
+    in_world(test, partitions=1)
+
+
 def test_what_is_named_is_looked_at_and_what_is_forgotten_never_again() -> None:
     def test(world: World, every: ReplicaSessions) -> None:
         first, second, _ = world.partitions
@@ -214,7 +237,7 @@ def test_a_nudge_ends_the_waiting_fetch_of_its_session() -> None:
 
 def test_one_timer_serves_fetch_after_fetch() -> None:
     loop = Clockwork()
-    session = ReplicaSession(1, loop)
+    session = ReplicaSession(FOLLOWER, 1, loop)
     first, second = Waits(session), Waits(session)
     session.wait(first, 1.5)
     loop.now_s = 1.0
@@ -229,7 +252,7 @@ def test_one_timer_serves_fetch_after_fetch() -> None:
 
 def test_a_watermark_is_told_soon_unless_data_took_it_along() -> None:
     loop = Clockwork()
-    session = ReplicaSession(1, loop)
+    session = ReplicaSession(FOLLOWER, 1, loop)
     session.waiting = waits = Waits(session)
     session.tell_soon(0.01)
     session.news_told()
@@ -243,7 +266,7 @@ def test_a_watermark_is_told_soon_unless_data_took_it_along() -> None:
 
 def test_a_session_that_ends_leaves_no_timer() -> None:
     loop = Clockwork()
-    session = ReplicaSession(1, loop)
+    session = ReplicaSession(FOLLOWER, 1, loop)
     waits = Waits(session)
     session.wait(waits, 1.5)
     session.tell_soon(0.01)

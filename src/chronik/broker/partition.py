@@ -136,13 +136,14 @@ class Partition:
             followers = [one for one in assigned.replicas if one != node_id]
             isr = {*assigned.isr, *(self.isr_proposed or ())}
             is_new = assigned.leader_epoch != self.state.leader_epoch
+            has_gained = not self.state.followers.keys() >= set(followers)
             if self.state.lead(assigned.leader_epoch, followers, isr, now_ms):
                 if self._tracer.on:
                     self._trace_watermark()
                 self._watermark_moved()
             self.start_waiters.reached(self.state.replicated_start())
-            if is_new:
-                self.wake_fetches()  # of those with an older epoch
+            if is_new or has_gained:
+                self.wake_fetches()  # of those with an older epoch, or not counted so far
             return
         if self.state.is_leader or assigned.leader_epoch != self.state.leader_epoch:
             self.state.follow(assigned.leader_epoch)

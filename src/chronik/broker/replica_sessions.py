@@ -59,6 +59,13 @@ class Followed:
             self.partition is not None and self.wanted.fetch_offset < self.partition.log.end_offset
         )
 
+    def is_counted(self, follower: int) -> bool:
+        """False where the leader did not know this replica when it asked."""
+        if self.partition is None:
+            return True
+        known = self.partition.state.followers.get(follower)
+        return known is not None and known.end >= 0
+
     def told(self, partition: Partition) -> None:
         """The follower knows what is true now."""
         self.told_watermark = partition.state.high_watermark
@@ -113,12 +120,14 @@ class ReplicaSession:
         "_news_at_s",
         "_news_timer",
         "epoch",
+        "follower",
         "moved",
         "session_id",
         "waiting",
     )
 
-    def __init__(self, session_id: int, loop: Timers) -> None:
+    def __init__(self, follower: int, session_id: int, loop: Timers) -> None:
+        self.follower = follower
         self.session_id = session_id
         self._loop = loop
         self.epoch = INITIAL_EPOCH + 1
@@ -153,6 +162,15 @@ class ReplicaSession:
             if followed is not None:
                 followed.watch(None)
                 self.moved.pop(followed, None)
+
+    def done_with(self, followed: Followed) -> None:
+        """Costs nothing until it moves, unless there is more; or its follower is yet to be counted.
+
+        A new replica may know its role before the leader does, and asks for an idle partition only
+        once: each of its fetches counts for such a partition until the leader knows it.
+        """
+        if not followed.has_data() and followed.is_counted(self.follower):
+            self.moved.pop(followed, None)
 
     def served(self, followed: Followed) -> None:
         """It had data: the others get their turn first."""
@@ -227,7 +245,8 @@ class ReplicaSessions:
         if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
             if session is not None:
                 session.close()
-            session = self._sessions[follower] = ReplicaSession(max(1, self._new_id()), self._loop)
+            session = ReplicaSession(follower, max(1, self._new_id()), self._loop)
+            self._sessions[follower] = session
         elif session is None or session.session_id != request.session_id:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         elif session.epoch != request.session_epoch:

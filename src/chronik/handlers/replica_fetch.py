@@ -85,19 +85,9 @@ class _ReplicaFetch:
                 total += size
             elif followed.has_news():
                 news.append(followed)
-            elif not followed.has_data() and self._is_counted(followed):
-                del session.moved[followed]
+            else:
+                session.done_with(followed)
         return found, news
-
-    def _is_counted(self, followed: Followed) -> bool:
-        """False where this replica was unknown when it asked: its next fetch must count.
-
-        It may know its new role before the leader does, and asks for an idle partition only once.
-        """
-        if followed.partition is None:
-            return True
-        follower = followed.partition.state.followers.get(self._request.replica_id)
-        return follower is not None and follower.end >= 0
 
     def _read(
         self, followed: Followed, left: int, *, first: bool
@@ -209,8 +199,7 @@ class _ReplicaFetch:
         partition = followed.partition
         assert partition is not None, "what is not here has no watermark"
         followed.told(partition)
-        if not followed.has_data() and self._is_counted(followed):
-            self._session.moved.pop(followed, None)
+        self._session.done_with(followed)
         state, watermark = partition.state, partition.state.high_watermark
         return FetchResult(followed.key[1], 0, watermark, watermark, state.log_start)
 
