@@ -384,3 +384,25 @@ def test_a_stop_while_the_metadata_log_is_written_is_clean(
     with caplog.at_level(logging.WARNING):
         run(scenario)
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("file", ["recovery-points", "high-watermarks", "clean-shutdown"])
+@pytest.mark.parametrize("damage", [b"", b"chronik garbage 1\n", b"\xff" * 100])
+def test_a_damaged_file_of_the_last_stop_costs_time_and_nothing_else(
+    tmp_path: Path, file: str, damage: bytes
+) -> None:
+    async def scenario() -> None:
+        async with node_on(FaultyFiles(), str(tmp_path)) as node:
+            client = await Client.connect(node.port)
+            await client.create("t")
+            for number in range(5):
+                assert (await client.produce("t", b"value %d" % number)).error_code == 0
+            await client.close()
+        (tmp_path / file).write_bytes(damage)
+        async with node_on(FaultyFiles(), str(tmp_path)) as node:
+            client = await Client.connect(node.port)
+            assert (await client.fetch("t")).high_watermark == 5
+            assert b"value 4" in (await client.fetch("t", 4)).records
+            await client.close()
+
+    run(scenario)
