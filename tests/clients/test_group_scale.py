@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.clients.wire import Connection, request_header
 from tests.faults.nodes import Client, cpu_seconds
 from tests.servers import Chronik
 
+from chronik.wire.codec import decode, encode
 from chronik.wire.messages.heartbeat import HeartbeatRequest
 from chronik.wire.messages.join_group import (
     JoinGroupRequest,
@@ -26,6 +28,7 @@ from chronik.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from chronik.wire.messages.sync_group import SyncGroupRequest
 
@@ -38,6 +41,7 @@ CPU_SHARE_MAX_BUSY = 0.5
 MEMBERS = 5_000
 COMMIT_MS_P99_MAX = 1.0
 COMMIT_MS_P50_MAX_BUSY = 5.0
+COMMIT_VERSION = 8
 JOIN_VERSION = 3  # the last one without a second round for the member id
 
 
@@ -153,37 +157,46 @@ def test_an_offset_commit_takes_less_than_a_millisecond(
     node: Chronik, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> None:
     commits = 10_000 if is_soak(request) else 1_000
-
-    async def work() -> None:
-        client = await Client.connect(node.port)
-        await client.create("t")
-        member = await enter(client, "g")
-        began, took = cpu_seconds(node.pid), []
+    heartbeat = asyncio.run(one_member(node.port))
+    began, took = cpu_seconds(node.pid), []
+    with Connection(node.port) as connection:
         for offset in range(commits):
-            topic = OffsetCommitRequestTopic(
-                name="t",
-                partitions=[OffsetCommitRequestPartition(0, committed_offset=offset)],
-            )
-            asked = OffsetCommitRequest(
-                group_id="g",
-                generation_id_or_member_epoch=member.heartbeat.generation_id,
-                member_id=member.heartbeat.member_id,
-                topics=[topic],
-            )
+            frame = commit_frame(heartbeat, offset)
             start = time.perf_counter()
-            answer = await client.ask(asked, 8)
+            connection.send_frame(frame)
+            answer = connection.read_frame()
             took.append((time.perf_counter() - start) * 1e3)
-            assert answer.topics[0].partitions[0].error_code == 0
-        each = (cpu_seconds(node.pid) - began) / commits
-        cuts = statistics.quantiles(took, n=100)
-        print(  # noqa: T201
-            f"commit p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms, {each * 1e6:.0f} us of CPU"
-        )
-        record_property("commit_ms_p50", cuts[49])
-        record_property("commit_ms_p99", cuts[98])
-        await close([member])
-        if is_soak(request):
-            assert cuts[98] < COMMIT_MS_P99_MAX
-        assert cuts[49] < COMMIT_MS_P50_MAX_BUSY
+            (topic,) = decode(OffsetCommitResponse, COMMIT_VERSION, answer, 5).topics
+            assert topic.partitions[0].error_code == 0
+    each = (cpu_seconds(node.pid) - began) / commits
+    cuts = statistics.quantiles(took, n=100)
+    print(  # noqa: T201
+        f"commit p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms, {each * 1e6:.0f} us of CPU"
+    )
+    record_property("commit_ms_p50", cuts[49])
+    record_property("commit_ms_p99", cuts[98])
+    if is_soak(request):
+        assert cuts[98] < COMMIT_MS_P99_MAX
+    assert cuts[49] < COMMIT_MS_P50_MAX_BUSY
 
-    asyncio.run(work())
+
+async def one_member(port: int) -> HeartbeatRequest:
+    """A topic, a group and its member, whose session outlives the connection it joined by."""
+    client = await Client.connect(port)
+    await client.create("t")
+    member = await enter(client, "g")
+    await close([member])
+    return member.heartbeat
+
+
+def commit_frame(member: HeartbeatRequest, offset: int) -> bytes:
+    """A whole request, made beforehand: what is timed is the server and a blocking socket."""
+    partition = OffsetCommitRequestPartition(0, committed_offset=offset)
+    asked = OffsetCommitRequest(
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation_id,
+        member_id=member.member_id,
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+    header = request_header("offset_commit", COMMIT_VERSION, offset)
+    return header + encode(asked, COMMIT_VERSION)

@@ -20,7 +20,7 @@ from chronik.broker.partition import Partition
 from chronik.broker.partitions import Partitions
 from chronik.cluster.commands import CreateTopics, NewTopic
 from chronik.cluster.image import ClusterImage
-from chronik.groups.commands import Command, ListGroups, TopicsDeleted
+from chronik.groups.commands import Command, Heartbeat, ListGroups, TopicsDeleted
 from chronik.groups.config import GroupConfig
 from chronik.groups.coordinator import GroupCoordinator
 from chronik.groups.placement import partition_for
@@ -83,6 +83,14 @@ class _Shard:
     def step(self, command: Command, reply_to: object) -> None:
         """Carries out one command."""
         self.take(self.coordinator.step(command, reply_to, self._owner.clock.now_ms()))
+
+    def answer_now(self, command: Heartbeat) -> Response:
+        """Carries out a command that writes nothing."""
+        output = self.coordinator.step(command, None, self._owner.clock.now_ms())
+        assert not output.writes
+        (reply,) = output.replies
+        self._arm()
+        return reply.response
 
     def take(self, output: Output) -> None:
         """Sends what may be sent, writes what must be written, and sets the clock."""
@@ -177,6 +185,16 @@ class Coordinators:
         future: asyncio.Future[Response] = self.loop.create_future()
         shard.step(command, future)
         return await future
+
+    def answer_now(self, command: Heartbeat) -> Response | None:
+        """The answer, which waits for nothing; None where the group is not loaded here."""
+        topic = self._controller.image.topics.get(GROUP_OFFSETS_TOPIC)
+        if topic is None:
+            return None
+        shard = self._shards.get(partition_for(command.group_id, len(topic.partitions)))
+        if shard is None or shard.loading is not None or not shard.partition.state.is_leader:
+            return None
+        return shard.answer_now(command)
 
     async def submit_all(self, command: ListGroups) -> list[ListGroupsResponse]:
         """Asks every coordinator of this node."""

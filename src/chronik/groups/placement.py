@@ -1,6 +1,11 @@
 """Which partition of `__consumer_offsets`, and so which node, coordinates a group."""
 
+from functools import lru_cache
 
+_REMEMBERED = 10_000
+
+
+@lru_cache(_REMEMBERED)
 def partition_for(group_id: str, partition_count: int) -> int:
     """Kafka's choice: Java's `String.hashCode`, made positive, modulo the partitions."""
     value = 0

@@ -1,7 +1,6 @@
 """From frame to handler: header, table, body, answer; and what happens when any of these fails."""
 
 import asyncio
-import inspect
 import logging
 import secrets
 from collections.abc import Coroutine
@@ -67,12 +66,12 @@ class Router:
         assert api.handle is not None
         request = decode_request(api.request, call.api_version, call.frame, call.body)
         outcome = api.handle(self._broker, call, request)
-        if inspect.isawaitable(outcome):
+        if isinstance(outcome, Message):
+            self._answer(call, outcome)
+        else:
             task = self._tasks.create_task(self._finish(api, call, outcome))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        else:
-            self._answer(call, outcome)
 
     def close(self) -> None:
         """The node stops: nobody is left to answer, and what they wait for may never come."""
