@@ -57,6 +57,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--durability", default="os,fsync", help="of Chronik, comma separated")
     parser.add_argument("--only", choices=("chronik", "kafka"))
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    parser.add_argument(
+        "--procs", type=int, default=1, help="client processes; one alone is often the limit"
+    )
     parser.add_argument("--warm", type=int, default=10, help="seconds of latency warm-up")
     options = parser.parse_args()
     if options.quick:
@@ -116,6 +119,7 @@ def command_line(
 ) -> list[str]:
     where = ["--name", contestant.name, "--bootstrap", bootstrap]
     shape = ["--replication", str(contestant.nodes), "--warm", str(options.warm)]
+    shape += ["--procs", str(options.procs)]
     return [sys.executable, str(BENCH / "bench.py"), *where, *shape, "--phases", ",".join(phases)]
 
 
@@ -123,6 +127,7 @@ def report(lines: list[Line], names: list[str], options: argparse.Namespace) -> 
     """The table on the terminal and two files."""
     found = rows(lines)
     title = f"{options.nodes} node(s), {options.rounds} round(s), scale {options.scale}"
+    title += f", {options.procs} client process(es)"
     note = noise(lines, names)
     CONSOLE.print(table(found, names, title))
     CONSOLE.print(note)
