@@ -20,7 +20,7 @@ from contestants import HOST, Chronik, free_ports
 from processes import say
 
 from chronik.model.settings import NodeSettings
-from chronik.node import Node, running
+from chronik.node.node import Node, running
 from chronik.wire.codec import decode, encode
 from chronik.wire.headers import read_response_header, write_request_header
 from chronik.wire.messages import create_topics, produce

@@ -62,8 +62,8 @@ def test_only_the_newest_appends_can_be_undone() -> None:
     state = ReplicaState(0, 0, 0)
     first, second = appended(state), appended(state)
     with pytest.raises(AssertionError):
-        state.undo([first])
-    state.undo([first, second])
+        state.undo([first], state.durable_end)
+    state.undo([first, second], state.durable_end)
     assert state.log_end == 0
 
 
@@ -72,7 +72,7 @@ def test_a_durable_append_cannot_be_undone() -> None:
     one = appended(state)
     state.made_durable(1)
     with pytest.raises(AssertionError):
-        state.undo([one])
+        state.undo([one], state.durable_end)
 
 
 def test_fm27_the_log_start_only_moves_up_and_not_past_the_watermark() -> None:
@@ -170,7 +170,7 @@ class Replica(RuleBasedStateMachine):
     @rule()
     def refuse(self) -> None:
         lost = [item for item in self.log if item[0].base_offset >= self.state.durable_end]
-        self.state.undo([one for one, _ in lost])
+        self.state.undo([one for one, _ in lost], self.state.durable_end)
         del self.log[len(self.log) - len(lost) :]
         for number in range(PRODUCERS):
             self.epochs[number] = max(

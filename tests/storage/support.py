@@ -10,9 +10,10 @@ from chronik.storage.append import Appendable
 from chronik.storage.directory import create_log_directory
 from chronik.storage.fs import FileSystem
 from chronik.storage.log import Log
-from chronik.storage.operations import Operation, Write
+from chronik.storage.operations import Operation
 from chronik.storage.recovery import RecoveryReport, recover
 from chronik.storage.segment import LogConfig, Storage
+from chronik.storage.write import Write
 from chronik.wire.records import HEADER, BatchHeader, batch_crc, scan
 
 DIRECTORY = "/data/orders-0"

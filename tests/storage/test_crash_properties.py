@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from tests.storage.support import NOW, appendable, batch, new_disk, open_log, read_all
 
 from chronik.sim.disk import PowerCutError
-from chronik.storage.log import Log, LogFailedError
-from chronik.storage.operations import Operation, Write
+from chronik.storage.errors import LogFailedError
+from chronik.storage.log import Log
+from chronik.storage.operations import Operation
 from chronik.storage.segment import LogConfig
+from chronik.storage.write import Write
 from chronik.wire.records import batch_crc, read_header, scan
 
 Batches = list[bytes]

@@ -25,8 +25,9 @@ from tests.storage.support import (
 
 from chronik.sim.disk import SimDisk
 from chronik.storage.append import Appendable
+from chronik.storage.errors import LogFailedError, OffsetOutOfRangeError
 from chronik.storage.fs import IOV_MAX, RealFileSystem
-from chronik.storage.log import Log, LogFailedError, OffsetOutOfRangeError
+from chronik.storage.log import Log
 from chronik.storage.open_files import REMAP_BYTES, OpenFiles
 from chronik.storage.operations import Truncation
 from chronik.storage.recovery import recover

@@ -133,4 +133,7 @@ class Asking:
 def _asked(partition: Partition) -> Asked:
     state, replica_log = partition.state, partition.log
     latest, start = replica_log.epochs.latest, replica_log.start_offset
+    if state.durable_end < replica_log.end_offset:
+        # It led, and its disk is behind: the epoch belongs to the offset that is asked for.
+        latest = replica_log.epochs.epoch_at(state.durable_end - 1)
     return state.leader_epoch, state.durable_end, latest, start

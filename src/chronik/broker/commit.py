@@ -6,7 +6,8 @@ once, and while they are, the next cycle's batches gather. So cycles grow with t
 
 Where nothing is synced (`durability=os`) a write is a copy into the page cache, shorter than two
 turns of a thread: the loop does it itself, unless it is large, begins a file, or the last one was
-slow (the kernel makes writers wait when too much is dirty).
+slow (the kernel makes writers wait when too much is dirty). By the same rule it copies what has
+followers: they fetch, write and sync it while a disk thread syncs it here (Raft thesis, 10.2.1).
 """
 
 import asyncio
@@ -29,8 +30,8 @@ from chronik.storage.operations import (
     Reset,
     StartAdvance,
     Truncation,
-    Write,
 )
+from chronik.storage.write import Write
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class GroupCommit:
         """Those whose durability is the operating system's."""
         self._threads_until_ns = 0
         """Until then a write may take long even without a sync."""
+        self._retrying: set[Partition] = set()
+        """Their last sync failed, and followers may have what it was for."""
         self.others_writing = 0
         """Who else writes a lot to the disk just now: then, too, disk threads do the writes."""
         self._scheduled = False
@@ -175,6 +178,7 @@ class GroupCommit:
             self._write_unsynced()
         while self._queue and self._idle > 0:
             writes = self._take(self._queue, -(-len(self._queue) // self._idle))
+            writes = [one for one in writes if self._expose(*one)]
             if writes:
                 self._hand_over(writes)
         self._notify_drained()  # the last ones may have been refused without the disk
@@ -184,12 +188,29 @@ class GroupCommit:
         self.cycles += 1
         self._disk.start(partial(self._write, writes), self._finish)
 
+    def _expose(self, partition: Partition, write: Write) -> bool:
+        """Shows followers what is to be synced; False where the disk refused even the copy."""
+        if write.exposed or not partition.has_followers or not self._is_quick(partition, write):
+            return True
+        outcome = self._execute(partition, write, sync=False)
+        if outcome.error is not None:
+            self._settle_all([outcome])
+            return False
+        self._watch(outcome)
+        partition.expose(write)
+        return True
+
+    def _is_quick(self, partition: Partition, write: Write) -> bool:
+        """True where the event loop itself may copy it into the page cache."""
+        if self.others_writing or self._clock.monotonic_ns() < self._threads_until_ns:
+            return False
+        is_small = write.size <= limits.WRITE_ON_LOOP_BYTES_MAX
+        return is_small and write.is_plain and partition.has_directory
+
     def _write_unsynced(self) -> None:
         quick, slow = [], []
-        patient = self.others_writing or self._clock.monotonic_ns() < self._threads_until_ns
         for partition, write in self._take(self._unsynced, len(self._unsynced)):
-            here = partition.has_directory and not patient and not partition.sync
-            if here and write.is_plain and write.size <= limits.WRITE_ON_LOOP_BYTES_MAX:
+            if not partition.sync and self._is_quick(partition, write):
                 quick.append((partition, write))
             else:
                 slow.append((partition, write))
@@ -205,7 +226,7 @@ class GroupCommit:
         for _ in range(share):
             partition = queue.popleft()
             partition.in_commit_queue = False
-            if partition.busy or not partition.has_pending:
+            if partition.busy or not (partition.has_pending or partition.is_unsynced):
                 continue  # whoever has its log now gives it back through `release`
             try:
                 write = partition.begin_write(now_ms)
@@ -230,19 +251,22 @@ class GroupCommit:
 
     def _write(self, writes: list[tuple[Partition, Write]]) -> list[_Outcome]:
         """Mostly in a disk thread: of the partition only `sync` and `has_directory` are used."""
-        outcomes = []
-        for partition, write in writes:
-            began = self._clock.monotonic_ns()
-            error: Exception | None = None
-            try:
-                if not partition.has_directory:
-                    partition.make_directory()
-                write.execute(partition.sync)
-            except Exception as failure:  # noqa: BLE001 - answered to the producers, never success
-                error = failure
-            took_us = (self._clock.monotonic_ns() - began) // 1000
-            outcomes.append(_Outcome(partition, write, error, took_us))
-        return outcomes
+        return [self._execute(partition, write, partition.sync) for partition, write in writes]
+
+    def _execute(self, partition: Partition, write: Write, sync: bool) -> _Outcome:
+        began = self._clock.monotonic_ns()
+        error: Exception | None = None
+        try:
+            if not partition.has_directory:
+                partition.make_directory()
+            if write.exposed:
+                write.sync()
+            else:
+                write.execute(sync)
+        except Exception as failure:  # noqa: BLE001 - answered to the producers, never success
+            error = failure
+        took_us = (self._clock.monotonic_ns() - began) // 1000
+        return _Outcome(partition, write, error, took_us)
 
     def _finish(self, outcomes: list[_Outcome] | BaseException) -> None:
         self._idle += 1
@@ -256,9 +280,12 @@ class GroupCommit:
         for outcome in outcomes:
             self._settle(outcome)
             self.release(outcome.partition)
-            if _is_slow(outcome):
-                pause_ns = limits.WRITE_ON_LOOP_PAUSE_MS * 1_000_000
-                self._threads_until_ns = self._clock.monotonic_ns() + pause_ns
+            self._watch(outcome)
+
+    def _watch(self, outcome: _Outcome) -> None:
+        if _is_slow(outcome):
+            pause_ns = limits.WRITE_ON_LOOP_PAUSE_MS * 1_000_000
+            self._threads_until_ns = self._clock.monotonic_ns() + pause_ns
 
     def _settle(self, outcome: _Outcome) -> None:
         partition, write, error, duration_us = outcome
@@ -270,6 +297,20 @@ class GroupCommit:
         else:
             self._failed(partition, error)
             partition.refused(write, ErrorCode.KAFKA_STORAGE_ERROR)
+            if partition.is_unsynced:
+                self._retry_later(partition)
+
+    def _retry_later(self, partition: Partition) -> None:
+        if partition not in self._retrying:
+            self._retrying.add(partition)
+            self._loop.call_later(limits.SYNC_RETRY_MS / 1000, self._retry, partition)
+
+    def _retry(self, partition: Partition) -> None:
+        self._retrying.discard(partition)
+        if partition.busy and partition.is_unsynced:
+            self._retry_later(partition)
+        elif partition.is_unsynced:
+            self.add(partition)
 
     def _failed(self, partition: Partition, error: Exception) -> None:
         self.failures += 1

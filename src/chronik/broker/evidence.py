@@ -1,8 +1,40 @@
-"""Trace events of the cluster: who leads, who is in sync, what another node was asked."""
+"""Trace events: what was appended, who leads, who is in sync, what another node was asked."""
+
+from typing import TYPE_CHECKING
 
 from chronik.cluster.image import PartitionState
+from chronik.replica.state import Appended
 from chronik.trace.events import EventKind
 from chronik.trace.tracer import Tracer
+
+if TYPE_CHECKING:
+    from chronik.broker.partition import Partition
+    from chronik.wire.records import BatchHeader
+
+
+def trace_append(
+    tracer: Tracer,
+    kind: EventKind,
+    partition: "Partition",
+    appended: Appended,
+    header: "BatchHeader",
+) -> None:
+    """A batch has its place in the log; only where the tracer is on."""
+    tracer.emit(
+        kind,
+        partition.topic,
+        partition.index,
+        appended.leader_epoch,
+        appended.base_offset,
+        appended.last_offset,
+        header.record_count,
+        appended.size,
+        partition.state.high_watermark,
+        partition.state.log_end,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )
 
 
 def trace_assignment(

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from chronik.broker.evidence import trace_append
 from chronik.broker.long_polls import LongPolls
 from chronik.broker.metrics import TopicCounters
 from chronik.broker.opening import make_directory, producers_writer
@@ -19,8 +20,8 @@ from chronik.model.errors import ErrorCode
 from chronik.model.topic_configs import TopicConfig
 from chronik.replica.state import Appended, Duplicate, ReplicaState
 from chronik.storage.log import Log
-from chronik.storage.operations import Write
 from chronik.storage.segment import Read
+from chronik.storage.write import Write
 from chronik.trace.events import EventKind
 from chronik.trace.tracer import Tracer
 
@@ -162,7 +163,7 @@ class Partition:
         if isinstance(appended, Appended):
             self._pending.append(appended)
             if self._tracer.on:
-                self._trace_append(appended, header)
+                trace_append(self._tracer, _APPENDED, self, appended, header)
         return appended
 
     def take_over(self, batch: memoryview, header: "BatchHeader") -> None:
@@ -170,7 +171,7 @@ class Partition:
         appended = self.state.take_over(batch, header)
         self._pending.append(appended)
         if self._tracer.on:
-            self._trace_append(appended, header, _FOLLOWER_APPENDED)
+            trace_append(self._tracer, _FOLLOWER_APPENDED, self, appended, header)
 
     def follower_fetched(
         self, node_id: int, offset: int, now_ms: int, broker_epoch: int, log_start: int
@@ -199,13 +200,30 @@ class Partition:
         """True while batches wait for a write."""
         return bool(self._pending) and not self.gone
 
+    @property
+    def is_unsynced(self) -> bool:
+        """True while a sync has failed of what followers may have: it is tried again."""
+        return self.log.unsynced is not None and not self.log.failed and not self.gone
+
+    @property
+    def has_followers(self) -> bool:
+        """True where others fetch from here, and so need not wait for this disk's sync."""
+        return self.state.is_leader and bool(self.state.followers)
+
     def begin_write(self, now_ms: int) -> Write:
-        """Everything that is pending, as one write for a disk thread."""
+        """Everything that is pending, as one write; or the one that must be synced before it."""
+        if self.is_unsynced:
+            return self.log.retry()
         assert self._pending
-        assert not self._writing, "one write at a time"
         write = self.log.prepare(self._pending, now_ms)
+        assert not self._writing, "one write at a time"
         self._writing, self._pending = self._pending, []
         return write
+
+    def expose(self, write: Write) -> None:
+        """It is in the page cache: followers write and sync it while this disk does."""
+        self.log.expose(write)
+        self._wake(self.follower_waiters)
 
     def written(self, write: Write, duration_us: int) -> None:
         """The disk has it: readable, committed, acknowledged."""
@@ -223,14 +241,18 @@ class Partition:
             self._wake(self.follower_waiters)
 
     def refused(self, write: Write, code: ErrorCode) -> None:
-        """The disk failed: what was on its way never happened, and its producers are told."""
+        """The disk failed: what was on its way never happened, and its producers are told.
+
+        What followers may have stays: whether it will be committed is open, acks=all waits for it.
+        """
         self.log.abort(write)
-        self._pending, self._writing = self._writing + self._pending, []
+        if not write.exposed:
+            self._pending, self._writing = self._writing + self._pending, []
         self.refuse_pending(code)
 
     def refuse_pending(self, code: ErrorCode) -> None:
-        """Takes back every append that the disk does not have."""
-        self.state.undo(self._pending)
+        """Takes back every append that is not in the log."""
+        self.state.undo(self._pending, self.log.end_offset)
         self._pending = []
         if self._tracer.on:
             self._trace_cut()
@@ -319,25 +341,6 @@ class Partition:
         self.wake_fetches()
 
     # -- evidence
-
-    def _trace_append(
-        self, appended: Appended, header: "BatchHeader", kind: EventKind = _APPENDED
-    ) -> None:
-        self._tracer.emit(
-            kind,
-            self.topic,
-            self.index,
-            appended.leader_epoch,
-            appended.base_offset,
-            appended.last_offset,
-            header.record_count,
-            appended.size,
-            self.state.high_watermark,
-            self.state.log_end,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-        )
 
     def _trace_durable(self, duration_us: int, *, moved: bool) -> None:
         state, emit = self.state, self._tracer.emit

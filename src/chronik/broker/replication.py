@@ -193,7 +193,11 @@ class _Fetcher:
         written = []
         for data in answer.partitions:
             partition, asked = asking.told((data.topic_id, data.index))
-            if partition is None or asked is None or not still_fits(partition, asked):
+            if partition is None or asked is None:
+                continue
+            if not still_fits(partition, asked):
+                if partition.is_unsynced:
+                    self._pause(partition)  # its own disk must take what it has first
                 continue
             if data.diverging_epoch.end_offset >= 0 or data.error_code == _OUT_OF_RANGE:
                 self._spawn(self._mend(partition, data, asked))

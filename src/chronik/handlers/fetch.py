@@ -15,7 +15,7 @@ from chronik.broker.partition import OffsetError, Partition
 from chronik.handlers.call import Call
 from chronik.model import limits
 from chronik.model.errors import ErrorCode
-from chronik.storage.log import OffsetOutOfRangeError
+from chronik.storage.errors import OffsetOutOfRangeError
 from chronik.trace.events import EventKind
 from chronik.wire.fetch import FetchPartition, FetchRequest, parse_fetch
 from chronik.wire.fetch_response import (

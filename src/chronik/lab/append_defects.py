@@ -13,7 +13,7 @@ from chronik.lab.replacing import replace
 from chronik.model.errors import ErrorCode
 from chronik.replica.producers import ProducerTable
 from chronik.replica.state import Appended, Duplicate, ReplicaState
-from chronik.storage.operations import Write
+from chronik.storage.write import Write
 from chronik.wire.records import BatchHeader
 
 AWAITS_S = (0.001, 0.001, 0.001, 0.001, 0.03)

@@ -39,6 +39,8 @@ WRITE_ON_LOOP_BYTES_PER_US = 100
 WRITE_ON_LOOP_PAUSE_MS = 1_000
 """After an unsynced write that took longer, at this many bytes per microsecond on top, disk threads
 do them for this long."""
+SYNC_RETRY_MS = 500
+"""After so long a sync that failed is tried again, if followers may have what it was for."""
 OPEN_SEGMENT_FILES_MAX = 4_096
 """Segment files held open at once; the least recently used is closed first."""
 RECORD_ERRORS_MAX = 1_000

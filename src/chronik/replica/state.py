@@ -2,6 +2,9 @@
 
     log start <= high watermark <= durable end <= log end
 
+A leader's followers may be ahead of its durable end: they fetch what it has written while its disk
+still syncs. It counts itself for the watermark only with what is durable.
+
 A leader takes offsets and counts what its followers have on disk; a follower takes over what its
 leader has, bytes and offsets alike. The watermark of a leader is the least end in the maximal ISR:
 the committed one and whoever is about to join it (KIP-497).
@@ -250,16 +253,16 @@ class ReplicaState:
         self.high_watermark = max(self.high_watermark, offset)
         self.producers = ProducerTable()
 
-    def undo(self, refused: list[Appended]) -> None:
-        """Takes back the appends that the disk refused: all that are not durable."""
+    def undo(self, refused: list[Appended], end_offset: int) -> None:
+        """Takes back the appends that the disk refused: all that nobody else can have read."""
         if not refused:
             return
         assert refused[-1].last_offset + 1 == self.log_end, "only the newest can be undone"
-        assert refused[0].base_offset >= self.durable_end, "a durable append cannot be undone"
+        assert refused[0].base_offset >= end_offset >= self.durable_end, "it cannot be undone"
         for batch in reversed(refused):
             if batch.producer_id >= 0:
                 self.producers.restore(batch.producer_id, batch.former)
-        self.log_end = self.durable_end
+        self.log_end = end_offset
 
     def advance_start(self, offset: int) -> None:
         """Nothing below `offset` is served any more; it only moves up, never past the watermark."""

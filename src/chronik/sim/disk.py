@@ -56,6 +56,9 @@ class _File:
             change.apply(self.durable)
         self.pending.clear()
 
+    def forget_writes(self) -> None:
+        self.pending = [change for change in self.pending if change.data is None]
+
 
 T = TypeVar("T")
 Names = dict[str, "_File | _Directory"]
@@ -97,6 +100,8 @@ class SimDisk:
         """Bytes of all files together; None is a disk without end."""
         self.power_cut_after: int | None = None
         """Changes and syncs that still work before the power goes."""
+        self.forgets_failed_syncs = False
+        """As Linux does: what a failed sync was to write is read as before, and never written."""
         self._root = _Directory()
         self._open: dict[int, _File] = {}
         self._next_handle = 1
@@ -187,7 +192,12 @@ class SimDisk:
         return mapped
 
     def fdatasync(self, file: int) -> None:
-        self._count("fdatasync")
+        try:
+            self._count("fdatasync")
+        except OSError:
+            if self.forgets_failed_syncs:
+                self._open[file].forget_writes()
+            raise
         self._open[file].sync()
 
     def truncate(self, file: int, size: int) -> None:

@@ -6,8 +6,8 @@ The plan is a `Write`; nothing of the log changes until it was executed and is a
 from typing import NamedTuple, Protocol
 
 from chronik.storage.index import RELATIVE_OFFSET_MAX, TIME_ENTRY_SIZE, SegmentIndex, Span
-from chronik.storage.operations import Part, Write
 from chronik.storage.segment import LogConfig, Segment, span_of
+from chronik.storage.write import Part, Write
 from chronik.wire.records import NO_TIMESTAMP, Buffer, read_prefix, scan
 
 

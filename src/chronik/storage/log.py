@@ -13,30 +13,22 @@ from operator import attrgetter
 from chronik.storage.append import PlacedBatch, Planner
 from chronik.storage.compaction_swap import Cleaned, Swap
 from chronik.storage.epochs import EpochCache
+from chronik.storage.errors import LogFailedError, OffsetOutOfRangeError
 from chronik.storage.operations import (
     Checkpoint,
     Deletion,
     Operation,
-    Repair,
     Reset,
     StartAdvance,
     Truncation,
-    Write,
 )
 from chronik.storage.retention import Retention, expired_segments
 from chronik.storage.segment import LogConfig, Read, Segment, Storage
 from chronik.storage.timestamps import TimestampOffset, first_at_or_after, largest
+from chronik.storage.write import Repair, Write
 from chronik.wire.records import BatchHeader
 
 _BASE_OFFSET = attrgetter("base_offset")
-
-
-class OffsetOutOfRangeError(LookupError):
-    """The offset lies before the log's start or beyond its end."""
-
-
-class LogFailedError(OSError):
-    """The disk is in a state only recovery understands: the log must be opened again."""
 
 
 class Log:
@@ -58,6 +50,7 @@ class Log:
         "storage",
         "synced_offset",
         "truncations",
+        "unsynced",
         "was_cut",
     )
 
@@ -84,6 +77,8 @@ class Log:
         self._outstanding: Operation | None = None
         self._repair: Repair | None = None
         self._aborted = False
+        self.unsynced: Write | None = None
+        """Exposed, and its sync failed: nothing else happens before it is tried again."""
         self.was_cut = False
         self.truncations = 0
         self.first_dirty_offset = 0  # up to here it is compacted
@@ -109,12 +104,29 @@ class Log:
         known = [entry for entry in self.epochs.entries() if entry[1] < write.base_offset]
         return known + write.new_epochs if write.new_epochs else self.epochs.entries()
 
+    def expose(self, write: Write) -> None:
+        """It was executed, not synced: readable, though a power cut may yet take it."""
+        assert self._outstanding is write
+        self._apply_write(write)
+        write.exposed = True
+
+    def retry(self) -> Write:
+        """The write whose sync failed: to be synced, then applied or aborted again."""
+        assert self._outstanding is None, "one operation at a time"
+        write, self.unsynced = self.unsynced, None
+        assert write is not None
+        self._outstanding = write
+        return write
+
     def apply(self, operation: Operation) -> None:
         """The operation was executed: memory follows."""
         self._end(operation)
         match operation:
             case Write():
-                self._apply_write(operation)
+                if not operation.exposed:
+                    self._apply_write(operation)
+                if operation.synced:
+                    self.synced_offset = operation.end_offset
             case Checkpoint():
                 self._apply_checkpoint(operation)
             case StartAdvance():
@@ -157,6 +169,8 @@ class Log:
         assert self._outstanding is None, "one operation at a time"
         if self.failed:
             raise LogFailedError(f"{self.directory} must be recovered before it is written again")
+        if self.unsynced is not None:
+            raise LogFailedError(f"{self.directory}: the disk has not taken what was written last")
 
     def _begin(self, operation: Operation) -> None:
         self._check_idle()
@@ -181,14 +195,15 @@ class Log:
             self.epochs.changed = False
         self.size += write.size
         self.end_offset = write.end_offset
-        if write.synced:
-            self.synced_offset = write.end_offset
 
     def _abort_write(self, write: Write) -> None:
-        strays = {part.segment.base_offset for part in write.parts if part.created}
-        self._schedule_repair(strays)
-        if write.sync_failed and self.synced_offset < self.end_offset:
-            # Bytes that were applied may be lost, and no later sync would tell.
+        if write.exposed:
+            # Others may have it: no other bytes may take its place, so it stays.
+            self.unsynced = write
+        else:
+            self._schedule_repair({one.segment.base_offset for one in write.parts if one.created})
+        if write.sync_failed and self.synced_offset < write.base_offset:
+            # Bytes that were applied before may be lost, and no later sync would tell.
             self.failed = True
 
     def _schedule_repair(self, strays: set[int]) -> None:
@@ -268,7 +283,7 @@ class Log:
         truncation = Truncation(self.storage, self.directory, offset)
         truncation.repair = self._repair
         if self.segments and offset < self.end_offset:
-            self._plan_cut(truncation, self.segments[number])
+            truncation.plan_cut(self.segments[number])
         kept = number + 1 if truncation.cut is not None or offset == self.end_offset else number
         truncation.dropped = self.segments[kept:]
         del self.segments[kept:]
@@ -280,18 +295,6 @@ class Log:
         self.epochs.truncate_end(self.end_offset)
         self._outstanding = truncation
         return truncation
-
-    def _plan_cut(self, truncation: Truncation, segment: Segment) -> None:
-        found = segment.locate(truncation.end_offset)
-        truncation.size = segment.size
-        if found is not None:
-            truncation.size = found[0]
-            truncation.end_offset = min(truncation.end_offset, found[1].base_offset)
-        if not truncation.size:
-            return  # Nothing is left of the segment: it goes as a whole.
-        segment.replace(truncation.size, segment.index_cut_at(truncation.size))
-        truncation.cut = segment
-        truncation.copy = self.storage.files.has_readers(segment.path)
 
     def reset_to(self, offset: int) -> Reset:
         """Drops everything; the log is empty and continues at `offset`."""

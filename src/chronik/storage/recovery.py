@@ -29,7 +29,6 @@ from chronik.storage.log import Log
 from chronik.storage.operations import (
     read_log_start,
     read_recovery_limit,
-    unlink_segment,
     write_recovery_limit,
 )
 from chronik.storage.producer_snapshot import offsets_in, snapshot_path
@@ -47,6 +46,7 @@ from chronik.storage.segment import (
     unlink_index,
     write_index,
 )
+from chronik.storage.write import unlink_segment
 
 DELETED_SUFFIX = ".deleted"
 
