@@ -50,6 +50,10 @@ def test_the_same_seed_gives_the_same_run() -> None:
         ("ack-before-sync", 0, "in the ISR"),
         ("keep-divergence", 0, "another record|logs differ|committed records"),
         ("isr-not-maximal", 0, "committed records|in the ISR|another record"),
+        ("leader-counts-unsynced", 0, "in the ISR"),
+        ("same-epoch-after-crash", 0, r"than epoch \d+ had there"),
+        ("offsets-used-again", 0, r"than epoch \d+ had there"),
+        ("sync-without-bytes", 0, "committed records|in the ISR|another record"),
     ],
 )
 def test_a_planted_bug_is_found(bug: str, first: int, words: str) -> None:
@@ -65,6 +69,10 @@ def test_every_planted_bug_is_tried() -> None:
         "ack-before-sync",
         "keep-divergence",
         "isr-not-maximal",
+        "leader-counts-unsynced",
+        "same-epoch-after-crash",
+        "offsets-used-again",
+        "sync-without-bytes",
     }
 
 

@@ -86,7 +86,7 @@ class Asking:
             partition = self.partitions.get(key)
             if partition is None or (self._paused and self._is_paused(key, now_s)):
                 continue
-            asked = _asked(partition)
+            asked = asked_of(partition)
             if self._asked.get(key) != asked:
                 self._asked[key] = asked
                 wanted = ReplicaPartition(key[1], *asked, REPLICA_PARTITION_BYTES_MAX)
@@ -130,7 +130,8 @@ class Asking:
         return gone
 
 
-def _asked(partition: Partition) -> Asked:
+def asked_of(partition: Partition) -> Asked:
+    """What this replica has on its disk, and so what it asks its leader for."""
     state, replica_log = partition.state, partition.log
     latest, start = replica_log.epochs.latest, replica_log.start_offset
     if state.durable_end < replica_log.end_offset:

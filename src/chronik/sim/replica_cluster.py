@@ -104,7 +104,9 @@ class PartitionCluster:
         self._produce()
 
     def _register(self, machine: ReplicaMachine) -> None:
-        incarnation = machine.life.to_bytes(16, "big")
+        # A process that starts is another one, and draws another number; as the mistake, it isn't.
+        life = machine.life if machine.build.registers_anew else 0
+        incarnation = life.to_bytes(16, "big")
         answer = self.decide(
             RegisterBroker(machine.id, incarnation, (Endpoint("PEER", "sim", machine.id),))
         )
@@ -167,7 +169,7 @@ class PartitionCluster:
                 if machine.partition is None:
                     self._register(machine)
                     machine.open(self.image, self.now_ms)
-            except PowerCutError:
+            except (PowerCutError, OSError):
                 self.crash(machine)
                 return
             self._heard(machine)
@@ -209,7 +211,11 @@ class PartitionCluster:
     def moved(self, machine: ReplicaMachine) -> None:
         """A machine has changed: judge it, and let its disk work."""
         self.judge.check(machine, self._isr_of(machine))
-        execute = machine.begin_write(self.now_ms)
+        try:
+            execute = machine.begin_write(self.now_ms)
+        except PowerCutError:
+            self.crash(machine)
+            return
         if execute is not None:
             delay_us = self.random.randrange(self.disk_us[machine.id])
             self.after(machine, delay_us, lambda: self._write(machine, execute))
@@ -257,7 +263,7 @@ class PartitionCluster:
             return
         try:
             machine.take(answer)
-        except PowerCutError:
+        except (PowerCutError, OSError):
             self.crash(machine)
             return
         self.moved(machine)
@@ -289,6 +295,7 @@ class PartitionCluster:
         self.disk_us = dict.fromkeys(self.machines, 300)
         for machine in self.machines.values():
             machine.disk.power_cut_after = None
+            machine.disk.heal()
             self.power_on(machine)
         acked = len(self.judge.acked)
         end_us = self.clock.now_us + RECOVERY_US_MAX

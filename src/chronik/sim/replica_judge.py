@@ -9,7 +9,7 @@ from typing import Protocol
 
 from chronik.broker.partition import Partition
 from chronik.sim.raft_invariants import InvariantViolated
-from chronik.wire.records import scan
+from chronik.wire.records import read_header, scan
 
 READ_BYTES = 1 << 20
 
@@ -46,6 +46,9 @@ class ReplicaJudge:
     """By offset: the batch, and the leader epoch in which it was seen committed."""
     acked: dict[int, bytes] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
+    shown: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """By leader epoch and offset: the batch, committed or not, that some log has or had there."""
+    _looked: dict[tuple[int, int], int] = field(default_factory=dict)
     _watermarks: dict[tuple[int, int], int] = field(default_factory=dict)
     """By node and life."""
 
@@ -57,6 +60,7 @@ class ReplicaJudge:
         state = partition.state
         if state.is_leader:
             self._check_leader(replica, partition)
+        self._check_matching(replica, partition)
         key = (replica.id, replica.life)
         before = self._watermarks.get(key, 0)
         if state.high_watermark < before:
@@ -68,6 +72,18 @@ class ReplicaJudge:
             self._check_committed(replica, partition, before)
             if state.is_leader:
                 self._check_isr(replica, state.high_watermark, isr)
+
+    def _check_matching(self, replica: Replica, partition: Partition) -> None:
+        """An epoch and an offset name one batch, wherever it is (Raft's log matching)."""
+        key, end = (replica.id, replica.life), partition.log.end_offset
+        start = min(self._looked.get(key, 0), end)
+        self._looked[key] = end
+        for offset, batch in entries(partition, start, end).items():
+            epoch = read_header(batch).leader_epoch
+            if self.shown.setdefault((epoch, offset), batch) != batch:
+                raise InvariantViolated(
+                    f"{replica.id} has another record at {offset} than epoch {epoch} had there"
+                )
 
     def _check_leader(self, replica: Replica, partition: Partition) -> None:
         epoch = partition.state.leader_epoch

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from chronik.broker.asking import asked_of
 from chronik.broker.metrics import TopicCounters
 from chronik.broker.opening import Opened, open_partition, rebuilt_producers
 from chronik.broker.partition import Partition
@@ -22,6 +23,7 @@ from chronik.storage.directory import log_name
 from chronik.storage.log import Log
 from chronik.storage.operations import Reset, Truncation
 from chronik.storage.segment import LogConfig, Storage
+from chronik.storage.write import Write
 from chronik.trace.tracer import OFF
 from chronik.wire.record_writer import build_batch
 from chronik.wire.records import read_header, scan
@@ -68,6 +70,7 @@ class ReplicaMachine:
         self.build = build
         self.random = random
         self.disk = SimDisk()
+        self.disk.forgets_failed_syncs = True
         self.disk.mkdir(TOPICS_DIR)
         self.disk.fsync_dir("/")
         self.is_on = False
@@ -111,7 +114,7 @@ class ReplicaMachine:
             self.watermark_checkpoint,
         )
         state.is_leader = False
-        self.partition = Partition(topic, 0, log, state, TopicCounters(), OFF)
+        self.partition = self.build.partition_type(topic, 0, log, state, TopicCounters(), OFF)
         self.partition.has_directory = producers is not None
         self.partition.configure(CONFIG)
         self.synced_end = log.end_offset
@@ -132,22 +135,40 @@ class ReplicaMachine:
     # -- the disk
 
     def begin_write(self, now_ms: int) -> Callable[[], None] | None:
-        """What the disk has to do now; None while it works, or where nothing waits."""
+        """What the disk has to do now; None while it works, or where nothing waits.
+
+        As the group commit does it, what has followers is shown to them before it is synced.
+        """
         partition = self.partition
-        if partition is None or self.is_busy or not partition.has_pending:
+        if partition is None or self.is_busy:
+            return None
+        if not partition.has_pending and not partition.is_unsynced:
             return None
         write = partition.begin_write(now_ms)
+        if not write.exposed and partition.has_followers and write.is_plain:
+            try:
+                write.execute(sync=False)
+            except OSError:
+                partition.refused(write, ErrorCode.KAFKA_STORAGE_ERROR)
+                return None
+            partition.expose(write)
         self.is_busy = True
+        return partial(self._execute, partition, write)
 
-        def execute() -> None:
+    def _execute(self, partition: Partition, write: Write) -> None:
+        self.is_busy = False
+        try:
             if not partition.has_directory:
                 partition.make_directory()
-            write.execute(partition.sync)
-            self.is_busy = False
+            if write.exposed:
+                write.sync()
+            else:
+                write.execute(sync=True)
+        except OSError:
+            partition.refused(write, ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
             self.synced_end = max(self.synced_end, write.end_offset)
             partition.written(write, 0)
-
-        return execute
 
     # -- as the leader
 
@@ -247,7 +268,9 @@ class ReplicaMachine:
             return None
         state = partition.state
         self._numbers += 1
-        offset = state.durable_end if self.build.asks_from_durable_end else state.log_end
+        _, offset, last_epoch, _ = asked_of(partition)
+        if not self.build.asks_from_durable_end:
+            offset = state.log_end
         # Of a former leader batches may be on their way to the disk: an answer does not fit then.
         self.asked = (self._numbers, offset, state.leader_epoch)
         return Fetch(
@@ -256,7 +279,7 @@ class ReplicaMachine:
             self._numbers,
             offset,
             state.leader_epoch,
-            partition.log.epochs.latest,
+            last_epoch,
             self.broker_epoch,
         )
 

@@ -1,5 +1,6 @@
 """Lets faults happen to the replicas of a partition: which ones, the seed draws."""
 
+import errno
 from collections.abc import Callable
 
 from chronik.sim.replica_cluster import CONTROLLER, PartitionCluster
@@ -24,6 +25,7 @@ class ReplicaNemesis:
             self._isolate_leader,
             self._one_way,
             self._slow_disk,
+            self._refuse,
         ]
         chosen = [fault for fault in optional if self.random.randrange(2)]
         return [self.cluster.network.heal, *chosen]
@@ -60,6 +62,11 @@ class ReplicaNemesis:
 
     def _crash_in_write(self) -> None:
         self._some().disk.power_cut_after = self.random.randrange(8)
+
+    def _refuse(self) -> None:
+        """A disk that fails a few times, and of which nobody knows what it has after that."""
+        disk, times = self._leader().disk, self.random.randint(1, 3)
+        disk.fail(self.random.choice(("fdatasync", "fdatasync", "pwritev")), errno.EIO, times=times)
 
     def _isolate(self) -> None:
         self._cut_off(self._some())
