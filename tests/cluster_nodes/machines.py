@@ -27,6 +27,14 @@ class Machines:
         """Every write and every sync takes so much longer."""
         self._set(node, "slow", str(seconds))
 
+    def slow_sync(self, node: int, seconds: float) -> None:
+        """Writes are as quick as ever; a sync of a partition's log takes so much longer."""
+        self._set(node, "slow-sync", str(seconds))
+
+    def bad_sync(self, node: int) -> None:
+        """No sync of a partition's log succeeds."""
+        self._set(node, "bad-sync", "")
+
     def full_disk(self, node: int) -> None:
         """No write succeeds, and some leave a few bytes behind."""
         self._set(node, "full", "")

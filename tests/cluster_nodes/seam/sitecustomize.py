@@ -2,7 +2,8 @@
 
 Python imports this file at its start where its folder is on PYTHONPATH. Each fault is a file in the
 folder that CHRONIK_TEST_FAULTS names: `slow` (seconds per write or sync), `full` (empty), `clock`
-(seconds to add). Faults come and go with their files.
+(seconds to add), `slow-sync` (seconds) and `bad-sync` (empty) for the syncs of partitions' segments
+alone. Faults come and go with their files.
 """
 
 import errno
@@ -14,6 +15,7 @@ from typing import Any
 
 FOLDER = os.environ["CHRONIK_TEST_FAULTS"]
 TORN_BYTES = 7
+SEGMENT = ".log"
 
 _pwritev, _fdatasync, _open, _mkdir = os.pwritev, os.fdatasync, os.open, os.mkdir
 _time, _time_ns = time.time, time.time_ns
@@ -51,6 +53,10 @@ def pwritev(file: int, buffers: Sequence[Any], position: int, flags: int = 0) ->
 def fdatasync(file: int) -> None:
     """Slow as the writes are."""
     _meet_slow_disk()
+    if os.readlink(f"/proc/self/fd/{file}").endswith(SEGMENT):
+        time.sleep(_fault("slow-sync") or 0)
+        if _fault("bad-sync") is not None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
     _fdatasync(file)
 
 
