@@ -89,6 +89,29 @@ def test_a_crashed_process_that_comes_back_leads_again_with_a_higher_epoch() -> 
     assert world.partition("t").leader_epoch == 2
 
 
+@pytest.mark.parametrize("min_insync", [1, 2, 3])
+@pytest.mark.parametrize("was_fenced", [False, True])
+@pytest.mark.parametrize("dead", [(), (2,), (2, 3)])
+def test_a_new_process_never_leads_in_an_epoch_that_the_old_one_led(
+    min_insync: int, was_fenced: bool, dead: tuple[int, ...]
+) -> None:
+    """Followers may have what it had not synced: its epoch must not get anything else there."""
+    world = World(1, 2, 3)
+    world.topic("t", (1, 2, 3), min_insync_replicas=str(min_insync))
+    world.topic("alone", (1,))
+    world.fence(*dead)
+    before = {name: world.partition(name) for name in ("t", "alone")}
+    assert all(one.leader == 1 for one in before.values())
+    if was_fenced:
+        world.fence(1)
+    world.register(1)
+    assert all(world.partition(name).leader != 1 for name in before)
+    world.beat(1)
+    assert all(
+        world.partition(name).leader_epoch > one.leader_epoch for name, one in before.items()
+    )
+
+
 @pytest.mark.parametrize(
     ("broker", "epoch", "code"), [(9, 1, E.BROKER_ID_NOT_REGISTERED), (1, 0, E.STALE_BROKER_EPOCH)]
 )
