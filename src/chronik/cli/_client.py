@@ -97,11 +97,7 @@ class Cluster:
 
     def unknown_topic(self, name: str) -> click.ClickException:
         """The error for a topic that is not there, with the names that come close."""
-        close = close_names(name, self.topic_names())
-        advice = did_you_mean(close) or "'chronik topic list' shows those that do, "
-        if not close:
-            advice += f"'chronik topic create {name}' makes it"
-        return click.ClickException(f"topic '{name}' does not exist. {_capital(advice)}")
+        return unknown_topic(name, self.topic_names())
 
 
 def admin_module() -> Any:
@@ -229,6 +225,15 @@ def did_you_mean(close: Iterable[str]) -> str:
     """The question, or nothing where nothing is close."""
     names = " or ".join(f"'{name}'" for name in close)
     return f"did you mean {names}?" if names else ""
+
+
+def unknown_topic(name: str, known: Iterable[str]) -> click.ClickException:
+    """The error for a topic that is not among those that there are."""
+    close = close_names(name, known)
+    advice = did_you_mean(close) or "'chronik topic list' shows those that do, "
+    if not close:
+        advice += f"'chronik topic create {name}' makes it"
+    return click.ClickException(f"topic '{name}' does not exist. {_capital(advice)}")
 
 
 def _capital(text: str) -> str:

@@ -20,6 +20,7 @@ from chronik.cli._pipeline import (
     tell_of_delta,
     warehouse_option,
 )
+from chronik.cli._pipeline_checks import require_master, require_topics, serve_metrics
 from chronik.cli.pipeline_status import command as status_command
 
 if TYPE_CHECKING:
@@ -111,20 +112,25 @@ def ingest(
     chronik pipeline ingest orders --mode avro --registry http://localhost:8081 --once
     chronik pipeline ingest orders --format delta --once
     """
-    from chronik.pipeline.ingest import ingest_forever, ingest_topic, spark_job
+    from chronik.pipeline.ingest import Job, ingest_forever, ingest_topic, on_spark, waiting
     from chronik.pipeline.session import require_java, session
 
     if proving and not once:
         raise click.UsageError("--prove needs an end: add --once")
     require_format(table_format, catalog, options["partition_by"])
     settings = _job_settings(**options)
+    require_master(master)
     require_java()
     require_reachable(bootstrap)
+    require_topics(bootstrap, topics)
     place = tables_of(table_format, warehouse, catalog)
-    note(f"Starting Spark ({master}) ...")
-    job = spark_job(session(master), bootstrap, place, progress=_show_progress, **settings)
+    job = Job(bootstrap, place, progress=_show_progress, **settings)
+    left = sum(waiting(job, topic) for topic in topics)
     if metrics_port is not None:
-        job.counters.serve(metrics_port)
+        serve_metrics(job.counters, metrics_port)
+    if left or not once:
+        note(f"Starting Spark ({master}) ...")
+        job = on_spark(session(master), job)
     if not once:
         note(f"Watching {', '.join(topics)}; Ctrl-C ends it, nothing gets lost.")
         ingest_forever(job, topics, interval)
@@ -144,7 +150,7 @@ def _job_settings(
     records_per_commit: int,
 ) -> dict[str, Any]:
     """The options that make a job, validated before anything opens."""
-    from chronik.pipeline import protobuf_schema
+    from chronik.pipeline import avro_table, protobuf_schema
     from chronik.pipeline.partitioning import BadPartitioning, parse
     from chronik.pipeline.registry import Registry
 
@@ -152,13 +158,18 @@ def _job_settings(
         raise click.UsageError("--mode avro or protobuf and --registry go together")
     if mode == "protobuf":
         protobuf_schema.require()
+    if mode == "avro":
+        avro_table.fastavro()
     try:
         by = parse(partition_by)
     except BadPartitioning as error:
         raise click.BadParameter(str(error), param_hint="--partition-by") from error
+    schemas = None if registry is None else Registry(registry, registry_config)
+    if schemas is not None:
+        schemas.require()
     return {
         "mode": mode,
-        "registry": None if registry is None else Registry(registry, registry_config),
+        "registry": schemas,
         "partition_by": by,
         "aliases": aliases,
         "records_max": records_per_commit,
@@ -230,8 +241,10 @@ def prove_command(
     from chronik.pipeline.session import require_java
 
     require_format(table_format, catalog)
+    require_master(master)
     require_java()
     require_reachable(bootstrap)
+    require_topics(bootstrap, topics)
     place = tables_of(table_format, warehouse, catalog)
     verdicts = [prove(bootstrap, one, place, ledger, master=master) for one in topics]
     for verdict in verdicts:

@@ -12,6 +12,7 @@ from chronik.cli._client import require_reachable
 from chronik.cli._options import client_options
 from chronik.cli._output import json_option, note, print_table
 from chronik.cli._pipeline import master_option, pipeline_command, warehouse_option
+from chronik.cli._pipeline_checks import require_master, require_topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,14 +89,17 @@ def command(
     from chronik.pipeline.sql_text import parse_as_of
     from chronik.pipeline.system_tables import Places, system_tables
 
+    require_master(master)
     where = None if cold else bootstrap
     with _refusals():
         when = None if as_of is None else parse_as_of(as_of)
         if where is not None and when is None:
             require_reachable(bootstrap)
+            require_topics(bootstrap, ())
         wanted = plan(query_text, where, warehouse, as_of=when, mode=mode)
         folders = evidence or tuple(_existing(EVIDENCE))
         system = system_tables(wanted.system, Places(where, warehouse, folders))
+        _refuse_mistakes(wanted, system, engine)
     _print(_answer(wanted, where, system, engine, master, limit + 1), limit, as_json)
 
 
@@ -107,6 +111,26 @@ def _refusals() -> Iterator[None]:
         yield
     except BadQuery as error:
         raise click.ClickException(str(error)) from error
+
+
+def _refuse_mistakes(wanted: "Plan", system: "dict[str, pa.Table]", engine: Engine) -> None:
+    """A mistake in the text is told before an engine begins, where DuckDB is there to see it."""
+    from chronik.pipeline.sql_text import BadQuery
+
+    try:
+        from chronik.pipeline.sql_check import Unparsed, problem
+    except ImportError:
+        return
+    try:
+        found = problem(wanted, system)
+    except Unparsed as error:
+        found = str(error)
+        if engine != "duckdb" and _has_java():
+            from chronik.pipeline.spark_parser import syntax_error
+
+            found = syntax_error(wanted.text)
+    if found is not None:
+        raise BadQuery(found)
 
 
 def _existing(folders: tuple[str, ...]) -> list[str]:

@@ -73,9 +73,11 @@ def check(code: int, about: str) -> None:
 class Connection:
     """One connection; requests are answered in their order, and several may be under way."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(
+        self, host: str, port: int, answer_seconds_max: float = ANSWER_SECONDS_MAX
+    ) -> None:
         try:
-            self._socket = socket.create_connection((host, port), ANSWER_SECONDS_MAX)
+            self._socket = socket.create_connection((host, port), answer_seconds_max)
         except OSError as error:
             raise RetriableError(f"no connection to {host}:{port}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -136,6 +138,8 @@ class Cluster:
     """The brokers behind `bootstrap` (HOST:PORT, several with commas)."""
 
     bootstrap: str
+    retry_seconds_max: float = RETRY_SECONDS_MAX
+    answer_seconds_max: float = ANSWER_SECONDS_MAX
     _leaders: dict[TopicPartition, tuple[str, int]] = field(default_factory=dict)
     _connections: dict[tuple[str, int], Connection] = field(default_factory=dict)
 
@@ -183,7 +187,7 @@ class Cluster:
 
     def retrying(self, call: Callable[[], T]) -> T:
         """Calls again while the error is one that passes, with fresh metadata."""
-        deadline = time.perf_counter() + RETRY_SECONDS_MAX
+        deadline = time.perf_counter() + self.retry_seconds_max
         while True:
             try:
                 return call()
@@ -195,7 +199,7 @@ class Cluster:
 
     def _connection(self, address: tuple[str, int]) -> Connection:
         if address not in self._connections:
-            self._connections[address] = Connection(*address)
+            self._connections[address] = Connection(*address, self.answer_seconds_max)
         return self._connections[address]
 
     def _any(self) -> Connection:

@@ -9,7 +9,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,14 +142,13 @@ def spark_job(
     **settings: Any,
 ) -> Job:
     """A job whose tasks run on the session's executors; settings as the fields of `Job`."""
-    return Job(
-        bootstrap,
-        warehouse,
-        mode,
-        **settings,
-        tasks=spark_tasks(spark),
-        parallelism=spark.sparkContext.defaultParallelism,
-    )
+    return on_spark(spark, Job(bootstrap, warehouse, mode, **settings))
+
+
+def on_spark(spark: SparkSession, job: Job) -> Job:
+    """The same job with its tasks on the session's executors."""
+    parallelism = spark.sparkContext.defaultParallelism
+    return replace(job, tasks=spark_tasks(spark), parallelism=parallelism)
 
 
 def spark_tasks(spark: SparkSession) -> Tasks:
@@ -164,11 +163,11 @@ def spark_tasks(spark: SparkSession) -> Tasks:
 def ingest_topic(job: Job, topic: str) -> TopicResult:
     """One topic up to the end that it has now, in as many commits as it takes."""
     begun = time.perf_counter()
-    table = open_table(job, topic)
     with Cluster(job.bootstrap) as cluster:
         target = ends(cluster, topic, job.isolation)
+        table = open_table(job, topic)
+        total = left(cluster, table.state(), topic, target)
     result = TopicResult(topic, table.name)
-    total = left(table.state(), target)
     job.counters.left(topic, target, table.state().next)
     done = 0
     for ranges in _batches(job, table, topic, target):
@@ -184,6 +183,16 @@ def ingest_topic(job: Job, topic: str) -> TopicResult:
         job.progress(Progress(topic, done, total, result.rows, result.bad, result.seconds))
     result.next_offsets = table.state().next
     return result
+
+
+def waiting(job: Job, topic: str) -> int:
+    """Offsets that the topic's table lacks; raises where topic and table do not fit together.
+
+    Needs no Spark, so that what cannot succeed is refused before one starts.
+    """
+    with Cluster(job.bootstrap) as cluster:
+        target = ends(cluster, topic, job.isolation)
+        return left(cluster, open_table(job, topic).state(), topic, target)
 
 
 def _batches(

@@ -17,9 +17,10 @@ def ends(cluster: Cluster, topic: str, isolation: int) -> dict[TopicPartition, i
     return cluster.offsets(dict.fromkeys(partitions, LATEST), isolation)
 
 
-def left(state: State, target: Mapping[TopicPartition, int]) -> int:
-    """The offsets between the table's and the target."""
-    return sum(max(0, end - state.next.get(one[1], 0)) for one, end in target.items())
+def left(cluster: Cluster, state: State, topic: str, target: Mapping[TopicPartition, int]) -> int:
+    """The offsets between the table's and the target, as they would be planned."""
+    whole = plan(cluster, state, topic, target, len(target) * max(1, *target.values()))
+    return sum(one.end - one.start for one in whole)
 
 
 def plan(

@@ -11,6 +11,8 @@ from typing import Any
 MAGIC = 0
 HEADER_BYTES = 5
 ANSWER_SECONDS_MAX = 30.0
+REACH_SECONDS_MAX = 5.0
+_REFUSALS = (401, 403)
 _AUTHORISATION = ("basic.auth.user.info", "bearer.auth.token")
 
 
@@ -36,6 +38,22 @@ class Registry:
         unknown = [name for name in self.settings if name not in _AUTHORISATION]
         if unknown:
             raise RegistryError(f"no setting {unknown[0]}; there are {', '.join(_AUTHORISATION)}")
+
+    def require(self) -> None:
+        """Raises where nobody answers, or refuses who asks; what it has is not looked at."""
+        url = f"{self.url.rstrip('/')}/subjects"
+        request = urllib.request.Request(url, headers=self._headers())
+        try:
+            urllib.request.urlopen(request, timeout=REACH_SECONDS_MAX).close()
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code in _REFUSALS:
+                    raise RegistryError(
+                        f"{url}: {error.code} {error.reason}. --registry-config "
+                        "basic.auth.user.info=USER:PASSWORD (or bearer.auth.token) says who asks"
+                    ) from error
+        except (OSError, ValueError) as error:
+            raise RegistryError(f"no schema registry answers at {self.url}: {error}") from error
 
     def schema(self, number: int) -> dict[str, Any]:
         """`GET /schemas/ids/N`: the answer, whose `schema` is the text of the schema."""

@@ -135,10 +135,15 @@ def require_java() -> None:
         raise NoJavaError(f"Spark needs Java {JAVA_MIN} or later; this one is Java {version}")
 
 
+def java_command() -> str | None:
+    """The Java that Spark would use."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
+
+
 def java_version() -> int | None:
     """The major version of the Java that Spark would use; None where there is none."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    java = java_command()
     if java is None:
         return None
     try:

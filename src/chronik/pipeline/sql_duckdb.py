@@ -4,7 +4,9 @@ The same plan as for Spark: files of one snapshot, and the log from its offsets 
 Spark's: `fits` says where the border is.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from chronik.pipeline.sql_text import SYSTEM, AsOf, for_duckdb
 COLD_BYTES_MAX = 1 << 30
 HOT_RECORDS_MAX = 500_000
 """Up to these DuckDB is the faster one; they also bound the memory that it takes."""
+_TYPES = re.compile("No function matches|Could not choose a best candidate")
 
 
 class NotUnderstood(Exception):  # noqa: N818
@@ -52,19 +55,32 @@ def answer(
     wanted: Plan, bootstrap: str | None, system: Mapping[str, pa.Table], limit: int | None = None
 ) -> pa.Table:
     """Answers a plan; `system` has the tables about the cluster that it names."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(f"CREATE SCHEMA {SYSTEM}")
-        for name, rows in system.items():
-            connection.register(f"{SYSTEM}_{name}", rows)
-            connection.execute(f'CREATE VIEW {SYSTEM}."{name}" AS SELECT * FROM "{SYSTEM}_{name}"')
+    with connected(system) as connection:
         for view in wanted.views:
             connection.register(view.name, rows_of(view, bootstrap))
         try:
             found = connection.sql(for_duckdb(wanted.text))
         except (duckdb.ParserException, duckdb.CatalogException) as error:
             raise NotUnderstood(str(error)) from error
+        except duckdb.BinderException as error:
+            if _TYPES.search(str(error)):  # Spark converts types where DuckDB does not
+                raise NotUnderstood(str(error)) from error
+            raise
         return _arrow(found if limit is None or found is None else found.limit(limit))
+
+
+@contextmanager
+def connected(system: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB of our own, with the tables about the cluster."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        # Otherwise a name that is no table may be a variable of this very program.
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute(f"CREATE SCHEMA {SYSTEM}")
+        for name, rows in system.items():
+            connection.register(f"{SYSTEM}_{name}", rows)
+            connection.execute(f'CREATE VIEW {SYSTEM}."{name}" AS SELECT * FROM "{SYSTEM}_{name}"')
+        yield connection
 
 
 def _arrow(found: Any) -> pa.Table:

@@ -5,7 +5,7 @@ the offsets of one snapshot, so their union needs no deduplication.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -77,6 +77,8 @@ class Plan:
     text: str
     views: list[View]
     system: list[str]
+    known: tuple[str, ...] = ()
+    """Every name that could have been in the text: tables, and topics as tables."""
 
     @property
     def bytes(self) -> int:
@@ -110,9 +112,13 @@ def plan(
         views += _Planner(place, None, when).views(tables[name], {name}, view)
     if isinstance(warehouse, str | Path):
         refuse_delta(warehouse, named - set(tables))
+    known = list(tables.values())
     if bootstrap is not None and as_of is None:
-        views += log_views(bootstrap, named - set(tables), mode)
-    return Plan(plain, views, sorted(system_names(text)))
+        with Cluster(bootstrap) as cluster:
+            topics = [one for one in cluster.topics() if table_name(one).lower() not in tables]
+        views += log_views(bootstrap, topics, named - set(tables), mode)
+        known += map(table_name, topics)
+    return Plan(plain, views, sorted(system_names(text)), tuple(sorted(known)))
 
 
 def opened(warehouse: str | Path | Warehouse) -> Warehouse | None:
@@ -259,12 +265,12 @@ def hot_ranges(bootstrap: str, topic: str, state: State) -> Ranges:
     return {one: (starts[one], end) for one, end in sorted(ends.items()) if end > starts[one]}
 
 
-def log_views(bootstrap: str, named: Collection[str], mode: Mode) -> list[View]:
+def log_views(
+    bootstrap: str, topics: Sequence[str], named: Collection[str], mode: Mode
+) -> list[View]:
     """Topics that have no table: all of their log is hot."""
-    with Cluster(bootstrap) as cluster:
-        topics = [one for one in cluster.topics() if table_name(one).lower() in named]
     found: dict[str, View] = {}
-    for topic in topics:
+    for topic in (one for one in topics if table_name(one).lower() in named):
         name = table_name(topic)
         if name in found:
             raise BadQuery(f"'{name}' could be topic '{topic}' and topic '{found[name].topic}'")

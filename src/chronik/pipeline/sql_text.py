@@ -75,6 +75,11 @@ def names(text: str) -> set[str]:
     return {one.name for one in tokens(text)} - {""}
 
 
+def words(text: str) -> set[str]:
+    """The words as they are written, keywords among them; nothing in quotes."""
+    return {one.text for one in tokens(text) if one.kind in {"word", "number"}}
+
+
 def system_names(text: str) -> set[str]:
     """The names after `chronik.`."""
     found = [one for one in tokens(text) if one.kind != "space"]

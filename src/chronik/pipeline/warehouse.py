@@ -175,7 +175,11 @@ def _catalog_settings(location: str, given: Mapping[str, str]) -> dict[str, str]
     if given and given.get("type") != "sql":
         return dict(given)  # a REST catalog or Glue knows where its tables are
     folder = Path(location.removeprefix("file://")).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise WarehouseError(f"the warehouse '{location}' cannot be used: {reason}") from error
     uri = f"sqlite:///{folder / CATALOG_FILE}"
     return {"type": "sql", "uri": uri, "warehouse": f"file://{folder}"} | dict(given)
 
