@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from chronik.pipeline.warehouse import Warehouse, WarehouseError
+from chronik.pipeline.catalogs import WarehouseError
+from chronik.pipeline.warehouse import Warehouse
 
 SEEN: dict[str, str] = {}
 

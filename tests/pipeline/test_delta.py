@@ -13,11 +13,12 @@ from tests.pipeline.kit import Log, numbered, rows_of_arrow
 from tests.pipeline.schemas import Schemas
 from tests.pipeline.test_ingest import start_ingester
 
+from chronik.pipeline.catalogs import WarehouseError
 from chronik.pipeline.delta_table import DeltaTable, DeltaWarehouse, deltalake
 from chronik.pipeline.files import FileWriter
 from chronik.pipeline.ingest import Job, ingest_topic, open_table, settle_bad
 from chronik.pipeline.partitioning import parse
-from chronik.pipeline.warehouse import OffsetConflict, WarehouseError, table_name
+from chronik.pipeline.warehouse import OffsetConflict, table_name
 
 pytest.importorskip("deltalake", reason="chronik[delta] is not installed")
 pytestmark = pytest.mark.integration

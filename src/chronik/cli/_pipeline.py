@@ -140,6 +140,8 @@ def pipeline_command(function: Callable[P, R]) -> Callable[P, R]:
         _require_packages()
         try:
             return function(*args, **kwargs)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise
         except Exception as error:
             text = _known(error)
             if text is None:
@@ -151,18 +153,19 @@ def pipeline_command(function: Callable[P, R]) -> Callable[P, R]:
 
 def _known(error: Exception) -> str | None:
     """What to say about an error that is no defect; the imports wait until there is one."""
-    from pyspark.errors import PySparkException
-
     from chronik.pipeline.avro_table import NoAvroError
+    from chronik.pipeline.catalogs import WarehouseError
     from chronik.pipeline.client import ClusterError
+    from chronik.pipeline.data_files import WrongFile
     from chronik.pipeline.delta_table import NoDeltaError
     from chronik.pipeline.fetch import DataLoss
     from chronik.pipeline.plan import IngestError
     from chronik.pipeline.protobuf_schema import NoProtobufError
     from chronik.pipeline.registry import RegistryError
     from chronik.pipeline.session import NoJavaError
+    from chronik.pipeline.table_errors import explained
     from chronik.pipeline.tasks import WrongCount
-    from chronik.pipeline.warehouse import OffsetConflict, WarehouseError
+    from chronik.pipeline.warehouse import OffsetConflict
 
     said: tuple[type[Exception], ...] = (
         ClusterError,
@@ -172,9 +175,8 @@ def _known(error: Exception) -> str | None:
         OffsetConflict,
     )
     said += (NoAvroError, NoDeltaError, NoProtobufError, RegistryError, WarehouseError, WrongCount)
-    if isinstance(error, said):
-        return str(error)
-    return _first_line(error) if isinstance(error, PySparkException) else None
+    said += (WrongFile,)
+    return str(error) if isinstance(error, said) else explained(error)
 
 
 def _require_packages() -> None:
@@ -184,8 +186,3 @@ def _require_packages() -> None:
             f"the pipeline needs the package '{missing[0]}'. Install Chronik with its Spark part: "
             "pip install 'chronik[spark]'"
         )
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -6,7 +6,6 @@ compaction, vacuum and the cleaning of old log files by any engine leave them al
 put-if-absent of the next version, and is never repeated without a look at the offsets.
 """
 
-import contextlib
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from chronik.pipeline.arrow_types import small_types
+from chronik.pipeline.catalogs import WarehouseError
 from chronik.pipeline.data_files import WrongFile
 from chronik.pipeline.delta_names import FOLDER
 from chronik.pipeline.files import Written
@@ -26,15 +26,17 @@ from chronik.pipeline.warehouse import (
     ATTEMPTS_MAX,
     BAD_FILES,
     BATCH,
+    FASTER,
     FIRST,
     MODE,
     NEXT,
     RANGES,
     TOPIC,
+    ColumnConflict,
     Ranges,
     State,
-    WarehouseError,
     check_ranges,
+    check_spelling,
 )
 
 PARTITIONS = "chronik.partitions"
@@ -154,11 +156,17 @@ class DeltaTable:
         errors = deltalake("deltalake.exceptions")
         for _ in range(ATTEMPTS_MAX):
             known = {one.name: one.type for one in self.schema()}
+            check_spelling(self.name, list(known), new)
             missing = [(name, kind) for name, kind in new.items() if known.get(name) != kind]
             if not missing:
                 return
-            with contextlib.suppress(errors.CommitFailedError):  # then look at the table again
+            try:
                 self.table.alter.add_columns(_delta_schema(pa.schema(missing)).fields)
+            except errors.SchemaMismatchError as error:
+                told = str(error).splitlines()[0]
+                raise ColumnConflict(f"table '{self.name}': {told}: {FASTER}") from error
+            except errors.CommitFailedError:
+                pass  # then look at the table again
             self.table.update_incremental()
         raise WarehouseError(f"table '{self.name}' did not take the columns {', '.join(new)}")
 

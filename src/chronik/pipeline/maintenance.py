@@ -5,6 +5,7 @@ than any run that could still commit it. Compaction carries the offsets on, so t
 snapshot always says how far the table is.
 """
 
+import contextlib
 import datetime
 import json
 from collections.abc import Sequence
@@ -173,7 +174,8 @@ def delete_orphans(tables: Sequence[Table], before: datetime.datetime) -> int:
     old = [one.path for one in listed if one.is_file and one.mtime and one.mtime < before]
     orphans = [path for path in old if path not in known]
     for path in orphans:
-        filesystem.delete_file(path)
+        with contextlib.suppress(FileNotFoundError):  # another maintenance was faster
+            filesystem.delete_file(path)
     return len(orphans)
 
 

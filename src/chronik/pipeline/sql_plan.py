@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from chronik.pipeline.arrow_types import small_types
+from chronik.pipeline.catalogs import CATALOG_FILE
 from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster, TopicPartition
 from chronik.pipeline.decode import SCHEMA
 from chronik.pipeline.delta_names import delta_names
@@ -22,7 +23,6 @@ from chronik.pipeline.sql_text import AsOf, BadQuery, names, system_names, witho
 from chronik.pipeline.warehouse import (
     BAD_FILES,
     BATCH,
-    CATALOG_FILE,
     MODE,
     NEXT,
     TOPIC,

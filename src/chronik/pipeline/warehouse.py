@@ -14,25 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
-    NamespaceAlreadyExistsError,
     NoSuchTableError,
-    NotInstalledError,
     TableAlreadyExistsError,
+    ValidationError,
 )
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
 
 from chronik.pipeline.arrow_types import small_types
+from chronik.pipeline.catalogs import NAMESPACE, WarehouseError, catalog_of
 from chronik.pipeline.data_files import described, footer_of
 from chronik.pipeline.files import Written
 from chronik.pipeline.partitioning import PartitionBy
 
-NAMESPACE = "chronik"
-CATALOG_FILE = "catalog.db"
 TOPIC = "chronik.topic"
 MODE = "chronik.mode"
 BATCH = "chronik.batch-id"
@@ -58,12 +55,18 @@ Ranges = dict[int, tuple[int, int]]
 """Partition to (first offset, offset after the last)."""
 
 
-class WarehouseError(Exception):
-    """The catalog or the place of the tables cannot be used as it is configured."""
-
-
 class OffsetConflict(Exception):  # noqa: N818
     """The table does not end where the new records begin: someone else was faster."""
+
+
+class ColumnConflict(OffsetConflict):
+    """Someone else gave the table a column of that name and another type at the same time."""
+
+
+FASTER = (
+    "another ingester of this table was faster, and nothing of this batch is in it. One of them "
+    "is enough: stop the other, or run this one again"
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Warehouse:
 
     def __init__(self, location: str | Path, catalog: Mapping[str, str] | None = None) -> None:
         self.location = str(location)
-        self.catalog = _catalog(self.location, catalog or {})
+        self.catalog = catalog_of(self.location, catalog or {})
 
     def load(self, name: str) -> Table | None:
         """A table by its name; None where there is none."""
@@ -150,38 +153,6 @@ class Warehouse:
             if table is not None and table.properties.get(MODE, "dlq") != "dlq":
                 found[table.properties[TOPIC]] = name
         return found
-
-
-def _catalog(location: str, properties: Mapping[str, str]) -> Catalog:
-    try:
-        catalog = load_catalog("chronik", **_catalog_settings(location, properties))
-    except (NotInstalledError, ValueError) as error:
-        raise WarehouseError(f"the catalog cannot be used: {error}") from error
-    with contextlib.suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(NAMESPACE)
-    return catalog
-
-
-def _catalog_settings(location: str, given: Mapping[str, str]) -> dict[str, str]:
-    """sqlite in the folder itself; else what pyiceberg's documentation calls catalog properties."""
-    remote = "://" in location and not location.startswith("file://")
-    if remote and not given:
-        raise WarehouseError(
-            f"'{location}' is no folder of this machine, so a catalog must keep its tables: for "
-            "example --catalog type=rest --catalog uri=https://HOST, or --catalog type=glue"
-        )
-    if remote:
-        return {"warehouse": location} | dict(given)
-    if given and given.get("type") != "sql":
-        return dict(given)  # a REST catalog or Glue knows where its tables are
-    folder = Path(location.removeprefix("file://")).absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise WarehouseError(f"the warehouse '{location}' cannot be used: {reason}") from error
-    uri = f"sqlite:///{folder / CATALOG_FILE}"
-    return {"type": "sql", "uri": uri, "warehouse": f"file://{folder}"} | dict(given)
 
 
 def table_name(topic: str) -> str:
@@ -271,8 +242,16 @@ def check_ranges(state: State, ranges: Ranges) -> None:
         if start != expected or end < start:
             raise OffsetConflict(
                 f"partition {partition}: the table ends at offset {expected}, the new records are "
-                f"[{start}, {end})"
+                f"[{start}, {end}): {FASTER}"
             )
+
+
+def check_spelling(table: str, known: Sequence[str], new: Mapping[str, pa.DataType]) -> None:
+    """Raises where a column came meanwhile that differs in case only: engines see one column."""
+    spelled = {one.lower(): one for one in known}
+    for name in new:
+        if spelled.get(name.lower(), name) != name:
+            raise ColumnConflict(f"table '{table}' has a column {spelled[name.lower()]}: {FASTER}")
 
 
 def add_files(
@@ -347,9 +326,20 @@ class IcebergTable:
         return state_of(self.table)
 
     def add_columns(self, new: Mapping[str, pa.DataType]) -> None:
+        """New columns; repeated where another ingester changed the table in between."""
+        for _ in range(ATTEMPTS_MAX if new else 0):
+            try:
+                with quiet(), self.table.update_schema() as update:
+                    update.union_by_name(pa.schema(list(new.items())))
+            except CommitFailedException:
+                self.table.refresh()
+                check_spelling(self.name, self.schema().names, new)
+            except ValidationError as error:  # "cannot change column type"
+                raise ColumnConflict(f"table '{self.name}': {error}: {FASTER}") from error
+            else:
+                return
         if new:
-            with quiet(), self.table.update_schema() as update:
-                update.union_by_name(pa.schema(list(new.items())))
+            raise WarehouseError(f"table '{self.name}' did not take the columns {', '.join(new)}")
 
     def commit(
         self,
