@@ -16,7 +16,8 @@ from tests.pipeline.test_ingest import start_ingester
 from chronik.pipeline.catalogs import WarehouseError
 from chronik.pipeline.delta_table import DeltaTable, DeltaWarehouse, deltalake
 from chronik.pipeline.files import FileWriter
-from chronik.pipeline.ingest import Job, ingest_topic, open_table, settle_bad
+from chronik.pipeline.ingest import Job, ingest_topic, open_table
+from chronik.pipeline.letters import settle_bad
 from chronik.pipeline.partitioning import parse
 from chronik.pipeline.warehouse import OffsetConflict, table_name
 
@@ -265,17 +266,6 @@ def test_what_delta_cannot_do_is_said(log: Log, tmp_path: Path) -> None:
         table.add_columns({"at": pa.time64("us")})
     with pytest.raises(WarehouseError, match="partition-by"):
         ingest_topic(job(log, tmp_path, partition_by=parse("day(timestamp)")), topic)
-
-
-def test_sql_refuses_a_delta_table_by_its_name(log: Log, tmp_path: Path) -> None:
-    from chronik.pipeline.sql_plan import plan
-    from chronik.pipeline.sql_text import BadQuery
-
-    topic = log.topic()
-    log.send(topic, numbered(0, 3))
-    ingest_topic(job(log, tmp_path), topic)
-    with pytest.raises(BadQuery, match=f"'{table_name(topic)}' is a Delta table"):
-        plan(f"SELECT * FROM {table_name(topic)}", log.bootstrap, tmp_path)
 
 
 def test_a_table_that_deltalake_made_is_not_taken_over(log: Log, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from tests.pipeline.ingester import CONFLICT
 from tests.pipeline.kit import Log, numbered, rows_of
 
 from chronik.pipeline.fetch import DataLoss, OffsetRange
-from chronik.pipeline.ingest import Job, ingest_forever, ingest_topic, open_table, settle_bad
+from chronik.pipeline.ingest import Job, ingest_forever, ingest_topic, open_table
+from chronik.pipeline.letters import settle_bad
 from chronik.pipeline.plan import IngestError, plan
 from chronik.pipeline.warehouse import (
     NEXT,

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
 POINTS, POINTS_SOAK = 2, 30
 KILLED = -signal.SIGKILL
+TIMED_OUT = -signal.SIGALRM
 SEED = 7
 
 
@@ -60,6 +61,12 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victims]:
     running.end()
 
 
+def say(kind: str, number: int, point: int, code: int) -> None:
+    """One line per round; the soak keeps them."""
+    ended = "lived" if code == 0 else f"died ({-code})"
+    sys.stdout.write(f"{kind} {number}: {ended} at {point}, table equals log\n")
+
+
 @pytest.fixture
 def points(request: pytest.FixtureRequest) -> int:
     return POINTS_SOAK if request.config.getoption("--soak", default=False) else POINTS
@@ -89,9 +96,11 @@ def test_ingest_may_die_anywhere(log: Log, tmp_path: Path, victims: Victims, poi
     topic = log.topic(2)
     for number in range(points):
         log.send(topic, numbered(800 * number, 800 * number + 800))
-        code, _ = victims.run("raw", log, tmp_path, topic, chance.randrange(1, calls))
+        point = chance.randrange(1, calls)
+        code, _ = victims.run("raw", log, tmp_path, topic, point)
         assert code in {0, KILLED}
         check_prefix(log, tmp_path, topic)
+        say("raw", number, point, code)
     assert victims.run("raw", log, tmp_path, topic)[0] == 0
     check_whole(log, tmp_path, topic)
 
@@ -108,9 +117,11 @@ def test_json_ingest_may_die_anywhere(
     topic = log.topic(2)
     for number in range(points):
         log.send(topic, events(number, 800))
-        code, _ = victims.run("json", log, tmp_path, topic, chance.randrange(1, calls))
+        point = chance.randrange(1, calls)
+        code, _ = victims.run("json", log, tmp_path, topic, point)
         assert code in {0, KILLED}
         check_json(log, tmp_path, topic, whole=False)
+        say("json", number, point, code)
     assert victims.run("json", log, tmp_path, topic)[0] == 0
     assert victims.run("compaction", log, tmp_path, topic)[0] == 0
     check_json(log, tmp_path, topic, whole=True)
@@ -152,9 +163,11 @@ def test_ingest_into_delta_may_die_anywhere(
     topic = log.topic(2)
     for number in range(points):
         log.send(topic, events(number, 800))
-        code, _ = victims.run("delta", log, tmp_path, topic, chance.randrange(1, calls))
+        point = chance.randrange(1, calls)
+        code, _ = victims.run("delta", log, tmp_path, topic, point)
         assert code in {0, KILLED}
         check_delta(log, tmp_path, topic, whole=False)
+        say("delta", number, point, code)
     assert victims.run("delta", log, tmp_path, topic)[0] == 0
     check_delta(log, tmp_path, topic, whole=True)
 
@@ -177,6 +190,33 @@ def check_delta(log: Log, warehouse: Path, topic: str, *, whole: bool) -> None:
     assert len(bad) == len(set(bad))
 
 
+def test_care_of_delta_may_die_anywhere(
+    log: Log, tmp_path: Path, victims: Victims, points: int
+) -> None:
+    """delta-rs does its work in few calls, so the moments are times: inside of those calls too."""
+    pytest.importorskip("deltalake", reason="chronik[delta] is not installed")
+    chance = random.Random(SEED)
+    topic = log.topic(2)
+    duration_s = 0.0
+    for number in range(points + 1):
+        log.send(topic, events(number, 800))
+        assert victims.run("delta", log, tmp_path, topic)[0] == 0
+        begun = time.perf_counter()
+        point = -round(chance.uniform(0.001, duration_s) * 1e6) if number else 0
+        code, _ = victims.run("delta-care", log, tmp_path, topic, point)
+        assert code in ({0, TIMED_OUT} if number else {0})
+        duration_s = duration_s or time.perf_counter() - begun
+        check_delta(log, tmp_path, topic, whole=True)
+        say("delta-care", number, point, code)
+    assert victims.run("delta-care", log, tmp_path, topic)[0] == 0
+    check_delta(log, tmp_path, topic, whole=True)
+    table = DeltaWarehouse(tmp_path).existing(topic)
+    assert table is not None
+    left = (tmp_path / "delta" / table.name).rglob("*.parquet")
+    on_disk = {f"file://{one}" for one in left if one.parent.name != "_delta_log"}
+    assert on_disk == set(table.files())
+
+
 @pytest.mark.parametrize("action", ["compaction", "expiry"])
 def test_maintenance_may_die_anywhere(
     log: Log, tmp_path: Path, victims: Victims, points: int, action: str
@@ -195,6 +235,7 @@ def test_maintenance_may_die_anywhere(
         assert code in ({0, KILLED} if number else {0})
         calls = calls or seen
         check_whole(log, tmp_path, topic)
+        say(action, number, point, code)
     assert victims.run("compaction", log, tmp_path, topic)[0] == 0
     assert victims.run("expiry", log, tmp_path, topic)[0] == 0
     check_whole(log, tmp_path, topic)
@@ -217,6 +258,7 @@ def test_the_broker_may_die_under_an_ingest(tmp_path: Path, points: int) -> None
             ingest_topic(crashing(log, place, crash, chance.randrange(10)), topic)
             crash.join()
             check_whole(log, place, topic)
+            sys.stdout.write(f"broker {number}: killed and back, table equals log\n")
 
 
 def dies_and_returns(node: servers.Server, after_s: float) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.pipeline.kit import Log, numbered
 
 from chronik.pipeline import sql, sql_duckdb
+from chronik.pipeline.delta_table import DeltaWarehouse
 from chronik.pipeline.ingest import Job, ingest_once, ingest_topic
 from chronik.pipeline.sql_plan import plan
 from chronik.pipeline.sql_text import BadQuery, parse_as_of
@@ -44,14 +45,22 @@ def ask(request: pytest.FixtureRequest, log: Log, tmp_path: Path) -> Ask:
     return by_spark
 
 
-def ingest(log: Log, topic: str, place: Path, records: int = 5_000_000) -> None:
-    ingest_topic(Job(log.bootstrap, Warehouse(place), records_max=records), topic)
+def ingest(
+    log: Log, topic: str, place: Path, records: int = 5_000_000, table_format: str = "iceberg"
+) -> None:
+    tables: Any = Warehouse(place) if table_format == "iceberg" else DeltaWarehouse(place)
+    ingest_topic(Job(log.bootstrap, tables, records_max=records), topic)
 
 
-def test_table_and_log_are_one_and_no_record_is_twice(ask: Ask, log: Log, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table_format", ["iceberg", "delta"])
+def test_table_and_log_are_one_and_no_record_is_twice(
+    ask: Ask, log: Log, tmp_path: Path, table_format: str
+) -> None:
+    if table_format == "delta":
+        pytest.importorskip("deltalake", reason="chronik[delta] is not installed")
     topic = log.topic(2)
     log.send(topic, numbered(0, 60))
-    ingest(log, topic, tmp_path, 20)
+    ingest(log, topic, tmp_path, 20, table_format)
     log.send(topic, numbered(60, 100))
     found = ask(f"SELECT partition, offset, key, value FROM {table_name(topic)} ORDER BY 1, 2")
     assert [(p, o, bytes(k), bytes(v)) for p, o, k, v in found] == log.read(topic, 2)

@@ -2,8 +2,9 @@
 
 One process loads everything once and forks a child for each line `ACTION POINT BOOTSTRAP WAREHOUSE
 TOPIC` that it reads. The child kills itself before its POINT-th call of a function, Python's or
-C's, so that a point can be met again; with POINT 0 it lives. The answer is a line with the exit
-code, negative for a signal, and the number of calls.
+C's, so that a point can be met again; with POINT 0 it lives. A negative POINT is a time in
+microseconds after which the kernel ends it, wherever it is: also inside of a library. The answer
+is a line with the exit code, negative for a signal, and the number of calls.
 """
 
 import datetime
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from chronik.pipeline.delta_care import maintain
 from chronik.pipeline.delta_table import DeltaWarehouse, deltalake
 from chronik.pipeline.ingest import Job, ingest_topic
 from chronik.pipeline.maintenance import compact, delete_orphans, expire
@@ -58,6 +60,11 @@ def expiry(_: str, warehouse: str, topic: str) -> None:
     delete_orphans(found, later)
 
 
+def delta_care(_: str, warehouse: str, topic: str) -> None:
+    none = datetime.timedelta(0)
+    maintain(DeltaWarehouse(warehouse), table_name(topic), snapshot_age=none, orphan_age=none)
+
+
 def tables(warehouse: str, topic: str) -> list[Any]:
     names = (table_name(topic), table_name(topic) + "__dlq")
     loaded = [Warehouse(warehouse).load(name) for name in names]
@@ -70,6 +77,7 @@ ACTIONS: dict[str, Callable[[str, str, str], None]] = {
     "delta": delta,
     "compaction": compaction,
     "expiry": expiry,
+    "delta-care": delta_care,
 }
 
 
@@ -86,6 +94,9 @@ def child(action: str, point: int, calls: Path, arguments: list[str]) -> None:
 
     code = 1
     try:
+        if point < 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as sudden as kill -9
+            signal.setitimer(signal.ITIMER_REAL, -point / 1e6)
         sys.setprofile(counted)
         ACTIONS[action](*arguments)
         sys.setprofile(None)

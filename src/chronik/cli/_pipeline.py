@@ -54,7 +54,7 @@ def format_option(function: F) -> F:
         type=click.Choice(["iceberg", "delta"]),
         default="iceberg",
         show_default=True,
-        help="Of the tables. SQL, status and maintenance are for Iceberg tables.",
+        help="Of the tables. SQL, status and maintenance see both.",
     )(function)
 
 
@@ -81,13 +81,16 @@ def tables_of(table_format: str, warehouse: str, catalog: dict[str, str]) -> "Ta
     return Warehouse(warehouse, catalog)
 
 
-def tell_of_delta(warehouse: str, left_out: str) -> None:
-    """Names the Delta tables that a command for Iceberg tables says nothing about."""
+def tell_of_delta(warehouse: str) -> None:
+    """Names the Delta tables that are left out because the package for them is missing."""
     from chronik.pipeline.delta_names import delta_names
 
     names = delta_names(warehouse)
-    if names:
-        note(f"Delta tables are {left_out}: {', '.join(names)}.")
+    if names and find_spec("deltalake") is None:
+        note(
+            f"Delta tables are left out ({', '.join(names)}): they need pip install "
+            "'chronik[delta]'."
+        )
 
 
 def pairs(

@@ -2,6 +2,7 @@
 
 import datetime
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,7 @@ from chronik.cli.pipeline_status import command as status_command
 
 if TYPE_CHECKING:
     from chronik.pipeline.ingest import Progress, TopicResult
+    from chronik.pipeline.maintenance import Cared
     from chronik.pipeline.proof import Verdict
     from chronik.pipeline.tables import Tables
 
@@ -264,23 +266,42 @@ command.add_command(status_command)
 def maintain_command(
     snapshot_days: float, orphan_hours: float, catalog: dict[str, str], warehouse: str
 ) -> None:
-    """Join small files, expire old snapshots, delete files of dead runs; ingest may go on."""
-    from chronik.pipeline.maintenance import maintain
-    from chronik.pipeline.warehouse import Warehouse
+    """Join small files, expire old snapshots, delete files of dead runs; ingest may go on.
 
-    place = Warehouse(warehouse, catalog)
-    now = datetime.datetime.now(datetime.UTC)
-    done = [
-        maintain(
-            place,
-            name,
-            now,
-            snapshot_age=datetime.timedelta(days=snapshot_days),
-            orphan_age=datetime.timedelta(hours=orphan_hours),
-        )
-        for name in place.topics().values()
-    ]
+    Delta: versions are forgotten by the table's delta.logRetentionDuration, and files are deleted
+    by the longer of the two ages.
+    """
+    ages = {
+        "snapshot_age": datetime.timedelta(days=snapshot_days),
+        "orphan_age": datetime.timedelta(hours=orphan_hours),
+    }
+    done = [*_maintain_iceberg(warehouse, catalog, ages), *_maintain_delta(warehouse, ages)]
     rows = [(one.table, one.compacted, one.expired, one.deleted) for one in done]
     columns = ("table", "files joined", "snapshots expired", "files deleted")
     print_table(columns, rows, numbers=columns[1:])
-    tell_of_delta(warehouse, "left to deltalake's optimize and vacuum")
+    tell_of_delta(warehouse)
+
+
+def _maintain_iceberg(
+    warehouse: str, catalog: dict[str, str], ages: dict[str, datetime.timedelta]
+) -> "list[Cared]":
+    from chronik.pipeline.maintenance import maintain
+    from chronik.pipeline.stored_tables import opened
+    from chronik.pipeline.warehouse import Warehouse
+
+    place = Warehouse(warehouse, catalog) if catalog else opened(warehouse)
+    now = datetime.datetime.now(datetime.UTC)
+    names = [] if place is None else sorted(place.topics().values())
+    return [maintain(place, name, now, **ages) for name in names if place is not None]
+
+
+def _maintain_delta(warehouse: str, ages: dict[str, datetime.timedelta]) -> "list[Cared]":
+    from chronik.pipeline.delta_names import delta_names
+
+    if not delta_names(warehouse) or find_spec("deltalake") is None:
+        return []
+    from chronik.pipeline.delta_care import maintain
+    from chronik.pipeline.delta_table import DeltaWarehouse
+
+    place = DeltaWarehouse(warehouse)
+    return [maintain(place, name, **ages) for name in sorted(place.topics().values())]

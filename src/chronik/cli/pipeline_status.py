@@ -56,7 +56,6 @@ def command(
     chronik pipeline status --watch
     chronik pipeline status --json | jq '.[].lag'
     """
-    from chronik.pipeline.sql_plan import opened
     from chronik.pipeline.status import status
     from chronik.pipeline.warehouse import Warehouse
 
@@ -65,10 +64,10 @@ def command(
     if not cold:
         require_reachable(bootstrap)
     while True:
-        place = Warehouse(warehouse, catalog) if catalog else opened(warehouse)
-        tables = [] if place is None else status(None if cold else bootstrap, place)
+        place = Warehouse(warehouse, catalog) if catalog else warehouse
+        tables = status(None if cold else bootstrap, place)
         _show(tables, warehouse, as_json, prometheus, again=watch is not None)
-        tell_of_delta(warehouse, "not shown here")
+        tell_of_delta(warehouse)
         if watch is None:
             return
         time.sleep(watch)
@@ -106,9 +105,11 @@ def _show_partitions(tables: "list[TableStatus]") -> None:
 
 
 def _show_tables(tables: "list[TableStatus]") -> None:
+    several = any(one.format != "iceberg" for one in tables)
     rows = [
         (
             one.table,
+            *([one.format] if several else []),
             one.rows,
             one.bad,
             one.files,
@@ -118,8 +119,18 @@ def _show_tables(tables: "list[TableStatus]") -> None:
         )
         for one in tables
     ]
-    columns = ("table", "rows", "bad", "files", "size", "offsets/s", "last commit")
-    print_table(columns, rows, numbers=columns[1:-1])
+    columns = (
+        "table",
+        *(["format"] if several else []),
+        "rows",
+        "bad",
+        "files",
+        "size",
+        "offsets/s",
+        "last commit",
+    )
+    numbers = [one for one in columns[1:-1] if one != "format"]
+    print_table(columns, rows, numbers=numbers)
 
 
 def as_dict(table: "TableStatus") -> dict[str, Any]:

@@ -11,7 +11,12 @@ import click
 from chronik.cli._client import require_reachable
 from chronik.cli._options import client_options
 from chronik.cli._output import json_option, note, print_table
-from chronik.cli._pipeline import master_option, pipeline_command, warehouse_option
+from chronik.cli._pipeline import (
+    catalog_option,
+    master_option,
+    pipeline_command,
+    warehouse_option,
+)
 from chronik.cli._pipeline_checks import require_master, require_topics
 
 if TYPE_CHECKING:
@@ -54,6 +59,7 @@ EVIDENCE = ("chronik-data", "chronik-run", "chronik-verify")
 )
 @click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True, metavar="ROWS")
 @json_option
+@catalog_option
 @warehouse_option
 @master_option
 @client_options
@@ -67,6 +73,7 @@ def command(
     evidence: tuple[str, ...],
     limit: int,
     as_json: bool,
+    catalog: dict[str, str],
     warehouse: str,
     master: str,
     bootstrap: str,
@@ -88,6 +95,7 @@ def command(
     from chronik.pipeline.sql_plan import plan
     from chronik.pipeline.sql_text import parse_as_of
     from chronik.pipeline.system_tables import Places, system_tables
+    from chronik.pipeline.warehouse import Warehouse
 
     require_master(master)
     where = None if cold else bootstrap
@@ -96,9 +104,10 @@ def command(
         if where is not None and when is None:
             require_reachable(bootstrap)
             require_topics(bootstrap, ())
-        wanted = plan(query_text, where, warehouse, as_of=when, mode=mode)
+        place = Warehouse(warehouse, catalog) if catalog else warehouse
+        wanted = plan(query_text, where, place, as_of=when, mode=mode)
         folders = evidence or tuple(_existing(EVIDENCE))
-        system = system_tables(wanted.system, Places(where, warehouse, folders))
+        system = system_tables(wanted.system, Places(where, place, folders))
         _refuse_mistakes(wanted, system, engine)
     _print(_answer(wanted, where, system, engine, master, limit + 1), limit, as_json)
 

@@ -55,6 +55,10 @@ class RetriableError(ClusterError):
     """It may answer a moment later: a leader moved, a connection broke."""
 
 
+class UnknownTopic(ClusterError):  # noqa: N818 - the protocol's name
+    """The topic does not exist, or no longer."""
+
+
 class OffsetOutOfRange(ClusterError):  # noqa: N818 - the protocol's name
     """The offset is below the log's start or above its end."""
 
@@ -228,7 +232,7 @@ class Cluster:
         answer = self._metadata(topics)
         for topic in answer.topics:
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise ClusterError(f"topic '{topic.name}' does not exist")
+                raise UnknownTopic(f"topic '{topic.name}' does not exist")
             check(topic.error_code, f"topic '{topic.name}'")
         return answer
 

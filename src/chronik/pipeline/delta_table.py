@@ -35,6 +35,7 @@ from chronik.pipeline.warehouse import (
     ColumnConflict,
     Ranges,
     State,
+    check_letters,
     check_ranges,
     check_spelling,
 )
@@ -224,9 +225,12 @@ class DeltaTable:
         Refused with `OffsetConflict` unless every range begins where the table ends.
         """
 
+        before = self.state()
+
         def told() -> Told:
             state = self.state()
             check_ranges(state, ranges)
+            check_letters(before, state)
             identity, number = self.table.metadata().id, _number(state.batch_id) + 1
             first = {p: start for p, (start, _) in ranges.items() if p not in state.first}
             known = max([0, *state.next, *ranges]) + 1
@@ -247,15 +251,32 @@ class DeltaTable:
 
         Batches are settled in their order; a table that was made again counts from one again.
         """
-        identity, number = batch_id.rpartition(":")[0], _number(batch_id)
+        identity = batch_id.rpartition(":")[0]
 
         def told() -> Told | None:
-            if (self._version(f"{BATCH}.{identity}") or 0) >= number:
+            if self.holds(batch_id):
                 return None
-            return {BATCH: batch_id}, {f"{BATCH}.{identity}": number}
+            return {BATCH: batch_id}, {f"{BATCH}.{identity}": _number(batch_id)}
 
         if told() is not None:  # otherwise the files may be gone by now
             self._append([_counted(one) for one in files], told)
+
+    def settled(self, batch_id: str) -> None:
+        """A batch without records, and so without letters, after one whose letters are settled."""
+
+        def told() -> Told | None:
+            if self.state().batch_id != batch_id:
+                return None
+            identity, _, number = batch_id.rpartition(":")
+            said = {BATCH: f"{identity}:{int(number) + 1}", RANGES: "{}"}
+            return said, {BATCH: int(number) + 1}
+
+        self._append([], told)
+
+    def holds(self, batch_id: str) -> bool:
+        """Whether a dead letter table has the letters of a batch."""
+        identity = batch_id.rpartition(":")[0]
+        return (self._version(f"{BATCH}.{identity}") or 0) >= _number(batch_id)
 
     def _append(self, files: Sequence[Written], told: Callable[[], Told | None]) -> None:
         """One version. `told` makes what it says from the newest table, at every attempt."""

@@ -20,6 +20,7 @@ from chronik.pipeline import dlq_table, json_columns, modes, partitioning
 from chronik.pipeline.client import READ_COMMITTED, Cluster, TopicPartition
 from chronik.pipeline.fetch import OffsetRange
 from chronik.pipeline.ingest_metrics import Counters
+from chronik.pipeline.letters import settle_bad
 from chronik.pipeline.offsets import split, to_json
 from chronik.pipeline.plan import IngestError, ends, left, plan
 from chronik.pipeline.registry import Registry
@@ -281,19 +282,3 @@ def log_records(
         "includeHeaders": "true",
     }
     return spark.read.format("chronik").options(**options).load()
-
-
-# -- dead letters
-
-
-def settle_bad(warehouse: Tables, table: IngestTable) -> None:
-    """Adds the bad files that the table's last commit names to the dead letter table, once.
-
-    The table's commit is the intent; this completes it, now or after a crash.
-    """
-    state = table.state()
-    if not state.bad_files:
-        return
-    properties = {TOPIC: table.properties[TOPIC], MODE: "dlq"}
-    letters = warehouse.open(table.name + dlq_table.SUFFIX, dlq_table.ARROW, properties)
-    letters.add_once(state.bad_files, state.batch_id)

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from chronik.pipeline import dlq_table, json_table, raw_table
 from chronik.pipeline.ingest import log_records
 from chronik.pipeline.spark_types import spark_schema
-from chronik.pipeline.sql_plan import Mode, Plan, View, opened, plan
+from chronik.pipeline.sql_plan import Mode, Plan, View, plan
 from chronik.pipeline.sql_text import AsOf
+from chronik.pipeline.stored_tables import stored_tables
 from chronik.pipeline.warehouse import Warehouse
 
 
@@ -56,13 +57,10 @@ def register_views(
     A view holds what was there when it was made, so that one query sees one state: Spark plans a
     source once per view. Call it again for what is new since; that starts no job.
     """
-    place = opened(warehouse)
-    if place is None:
-        return []
-    names = [name for name in place.names() if not name.endswith(dlq_table.SUFFIX)]
+    names = [one for one in stored_tables(warehouse) if not one.endswith(dlq_table.SUFFIX)]
     found = []
-    for name in names:
-        wanted = plan(f"{name} {name}{dlq_table.SUFFIX}", bootstrap, place)
+    for name in sorted(names):
+        wanted = plan(f"{name} {name}{dlq_table.SUFFIX}", bootstrap, warehouse)
         for view in wanted.views:
             rows_of(spark, view, bootstrap).createOrReplaceTempView(view.name)
             found.append(view.name)

@@ -4,22 +4,18 @@ Everything is read from the tables' own snapshots and from the log's offsets, so
 and no running ingester, and it is right about an ingester on another machine too.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
-from pyiceberg.table import Table
-
-from chronik.pipeline import dlq_table
-from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster
-from chronik.pipeline.warehouse import (
-    RANGES,
-    Warehouse,
-    marked_snapshots,
-    properties_of,
-    state_of,
-)
+from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster, UnknownTopic
+from chronik.pipeline.delta_names import delta_names
+from chronik.pipeline.delta_table import DeltaWarehouse
+from chronik.pipeline.stored_tables import opened
+from chronik.pipeline.warehouse import State, Warehouse
+from chronik.pipeline.watched import Commit, DeltaWatched, IcebergWatched, Totals
 
 RATE_COMMITS_MAX = 20
 RATE_MS_MAX = 10 * 60 * 1_000
@@ -71,6 +67,7 @@ class TableStatus:
     committed_ms: int | None = None
     offsets_per_s: float | None = None
     """How fast the newest commits followed; None where there are fewer than two."""
+    format: str = "iceberg"
 
     @property
     def lag(self) -> int | None:
@@ -79,42 +76,50 @@ class TableStatus:
         return sum(known) if known else None
 
 
+class Watched(Protocol):
+    """What status asks of a table, whichever format it has."""
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic(self) -> str: ...
+
+    def state(self) -> State: ...
+
+    def commits(self) -> list[Commit]:
+        """Those that the table still knows, the newest first."""
+        ...
+
+    def totals(self) -> Totals: ...
+
+    def bad(self) -> int:
+        """Rows of the dead letter table."""
+        ...
+
+
 def status(bootstrap: str | None, warehouse: str | Path | Warehouse) -> list[TableStatus]:
     """Every table of the warehouse; without a cluster the log's ends are unknown."""
-    place = warehouse if isinstance(warehouse, Warehouse) else Warehouse(warehouse)
-    return [_table(bootstrap, place, topic, name) for topic, name in sorted(place.topics().items())]
+    tables: list[Watched] = []
+    iceberg = opened(warehouse)
+    if iceberg is not None:
+        tables += IcebergWatched.all(iceberg)
+    place = warehouse.location if isinstance(warehouse, Warehouse) else warehouse
+    if delta_names(place) and find_spec("deltalake") is not None:
+        tables += DeltaWatched.all(DeltaWarehouse(place))
+    return [_table(bootstrap, one) for one in sorted(tables, key=lambda one: one.topic)]
 
 
-def _table(bootstrap: str | None, place: Warehouse, topic: str, name: str) -> TableStatus:
-    table = place.load(name)
-    assert table is not None
-    starts, ends = ({}, {}) if bootstrap is None else _bounds(bootstrap, topic)
-    rows, files, size = totals(table)
-    letters = place.load(name + dlq_table.SUFFIX)
-    commits = commits_of(table)
-    return TableStatus(
-        topic,
-        name,
-        _partitions(topic, table, starts, ends),
-        rows,
-        files,
-        size,
-        0 if letters is None else totals(letters)[0],
-        len(commits),
-        state_of(table).committed_ms,
-        rate(commits),
-    )
-
-
-def _partitions(
-    topic: str, table: Table, starts: Mapping[int, int], ends: Mapping[int, int]
-) -> list[PartitionStatus]:
-    state = state_of(table)
-    name = table.name()[-1]
-    return [
+def _table(bootstrap: str | None, table: Watched) -> TableStatus:
+    starts, ends = ({}, {}) if bootstrap is None else _bounds(bootstrap, table.topic)
+    state, commits = table.state(), table.commits()
+    partitions = [
         PartitionStatus(
-            topic,
-            name,
+            table.topic,
+            table.name,
             one,
             state.next.get(one),
             ends.get(one),
@@ -123,28 +128,31 @@ def _partitions(
         )
         for one in sorted({*state.next, *ends})
     ]
+    return TableStatus(
+        table.topic,
+        table.name,
+        partitions,
+        *table.totals(),
+        table.bad(),
+        len(commits),
+        state.committed_ms,
+        rate(commits),
+        table.format,
+    )
 
 
 def _bounds(bootstrap: str, topic: str) -> tuple[dict[int, int], dict[int, int]]:
     with Cluster(bootstrap) as cluster:
-        partitions = cluster.partitions([topic])
+        try:
+            partitions = cluster.partitions([topic])
+        except UnknownTopic:
+            return {}, {}  # it was deleted, and the table outlives it
         starts = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
         ends = cluster.offsets(dict.fromkeys(partitions, LATEST), READ_COMMITTED)
     return {p: one for (_, p), one in starts.items()}, {p: one for (_, p), one in ends.items()}
 
 
-def commits_of(table: Table) -> list[tuple[int, int]]:
-    """(time in ms, offsets) of each commit of records, the newest first."""
-    found = []
-    for snapshot in marked_snapshots(table):
-        told = properties_of(snapshot).get(RANGES)
-        if told is not None:  # compaction carries the offsets and adds no records
-            ranges = json.loads(told).values()
-            found.append((snapshot.timestamp_ms, sum(end - start for start, end in ranges)))
-    return found
-
-
-def rate(commits: Iterable[tuple[int, int]]) -> float | None:
+def rate(commits: Iterable[Commit]) -> float | None:
     """Offsets a second over the newest commits (newest first).
 
     The first of them only starts the clock: its records were written before it.
@@ -154,14 +162,3 @@ def rate(commits: Iterable[tuple[int, int]]) -> float | None:
     if len(recent) < 2 or recent[0][0] <= recent[-1][0]:
         return None
     return sum(offsets for _, offsets in recent[:-1]) * 1_000 / (recent[0][0] - recent[-1][0])
-
-
-def totals(table: Table) -> tuple[int, int, int]:
-    """Rows, files and bytes of the newest snapshot, as its summary states them."""
-    snapshot = table.current_snapshot()
-    if snapshot is None or snapshot.summary is None:
-        return 0, 0, 0
-    told = snapshot.summary.additional_properties
-    names = ("total-records", "total-data-files", "total-files-size")
-    rows, files, size = (int(told.get(name, 0)) for name in names)
-    return rows, files, size

@@ -20,8 +20,11 @@ from chronik.pipeline import (
     traces_table,
 )
 from chronik.pipeline.cluster_facts import Facts, gather
-from chronik.pipeline.sql_plan import opened
+from chronik.pipeline.delta_names import delta_names
+from chronik.pipeline.delta_table import DeltaWarehouse
+from chronik.pipeline.delta_versions import versions
 from chronik.pipeline.sql_text import BadQuery
+from chronik.pipeline.stored_tables import opened
 from chronik.pipeline.warehouse import Warehouse
 
 OF_THE_CLUSTER = {
@@ -80,4 +83,10 @@ def _facts(wanted: Collection[str], bootstrap: str | None) -> Facts:
 def _snapshots(warehouse: str | Path | Warehouse) -> pa.Table:
     place = opened(warehouse)
     tables = [] if place is None else [place.load(name) for name in place.names()]
-    return snapshots_table.rows([one for one in tables if one is not None])
+    found = [snapshots_table.rows([one for one in tables if one is not None])]
+    folder = warehouse.location if isinstance(warehouse, Warehouse) else warehouse
+    if delta_names(folder):
+        delta = [DeltaWarehouse(folder).load(one) for one in delta_names(folder)]
+        rows = [row for one in delta if one is not None for row in versions(one)]
+        found.append(pa.Table.from_pylist(rows, snapshots_table.ARROW))
+    return pa.concat_tables(found)

@@ -218,9 +218,12 @@ def commit_records(
     named in the same commit, so that the dead letter table can be completed after a crash.
     """
 
+    before = state_of(table)
+
     def told(fresh: Table) -> dict[str, str]:
         state = state_of(fresh)
         check_ranges(state, ranges)
+        check_letters(before, state)
         first = {p: start for p, (start, _) in ranges.items()} | state.first
         following = state.next | {p: end for p, (_, end) in ranges.items()}
         return {
@@ -244,6 +247,15 @@ def check_ranges(state: State, ranges: Ranges) -> None:
                 f"partition {partition}: the table ends at offset {expected}, the new records are "
                 f"[{start}, {end}): {FASTER}"
             )
+
+
+def check_letters(before: State, state: State) -> None:
+    """Raises where the commit would hide dead letters that another ingester may not have settled.
+
+    Those of `before` are settled: that is done before a batch is written.
+    """
+    if state.bad_files and state.batch_id != before.batch_id:
+        raise OffsetConflict(f"another ingester committed bad records in between: {FASTER}")
 
 
 def check_spelling(table: str, known: Sequence[str], new: Mapping[str, pa.DataType]) -> None:
