@@ -4,6 +4,7 @@
     frames     a million spoiled frames, ten thousand rude connections
     groups     two minutes of accidents in a consumer group, per assignment strategy
     chaos      50 rounds of faults in a cluster of three processes
+    pipeline   kill -9 of ingest, compaction, expiry and broker, 30 times each: table equals log
     simulate   10,000 seeds of each simulated world, and every planted bug
     others     every other test that is marked as long
 
@@ -43,7 +44,18 @@ IN_PIECES = (
     "ten_thousand_rude_connections",
     "every_record_is_processed",
     "fifty_rounds_of_chaos",
+    "may_die",
 )
+PIPELINE_KILLS = {
+    "raw": "ingest_may_die_anywhere",
+    "json": "json_ingest_may_die_anywhere",
+    "delta": "ingest_into_delta_may_die_anywhere",
+    "compaction": "maintenance_may_die_anywhere[compaction]",
+    "expiry": "maintenance_may_die_anywhere[expiry]",
+    "delta-care": "care_of_delta_may_die_anywhere",
+    "broker": "the_broker_may_die_under_an_ingest",
+    "command": "the_command_may_die_with_spark_and_all",
+}
 FOUND = 1
 """How `chronik simulate` ends when it found something."""
 
@@ -102,10 +114,20 @@ def pieces() -> Iterator[Piece]:
     for part in range(10):
         path = "tests/cluster_nodes/test_chaos.py::test_fifty_rounds_of_chaos_lose_nothing"
         yield test("chaos", f"part-{part}", f"{path}[{part}]")
+    yield from pipeline()
     yield from simulations()
     others = " and ".join(f"not {one}" for one in IN_PIECES)
     words = ("-m", "pytest", "-q", "-s", "--soak", "-m", "soak", "-k", others)
     yield Piece("others", "all", (sys.executable, *words))
+
+
+def pipeline() -> Iterator[Piece]:
+    """Ten kills per piece, three seeds of each kind; of the whole command with Spark four."""
+    for seed in (7, 8, 9):
+        for name, kind in PIPELINE_KILLS.items():
+            test_name = kind.replace("[", f"[{seed}-") if "[" in kind else f"{kind}[{seed}]"
+            path = f"tests/pipeline/test_kills.py::test_{test_name}"
+            yield test("pipeline", f"{name}-{seed}", path)
 
 
 def simulations() -> Iterator[Piece]:

@@ -1,9 +1,11 @@
 """kill -9 at any point of ingest, compaction and expiry, and of the broker: the table is the log.
 
-Points are chosen by seed among the calls that a run makes. `--soak` takes 30 points of each kind.
+Points are chosen by seed among the calls that a run makes: two of each kind, and with `--soak` ten
+for each of three seeds (`make soak ARGS=pipeline`).
 """
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -26,10 +28,11 @@ from chronik.pipeline.warehouse import Warehouse, data_files, state_of, table_na
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
-POINTS, POINTS_SOAK = 2, 30
+POINTS, POINTS_SOAK = 2, 10
+SPARK_KILLS = 4
 KILLED = -signal.SIGKILL
 TIMED_OUT = -signal.SIGALRM
-SEED = 7
+SEEDS = [7, pytest.param(8, marks=pytest.mark.soak), pytest.param(9, marks=pytest.mark.soak)]
 
 
 class Victims:
@@ -67,6 +70,11 @@ def say(kind: str, number: int, point: int, code: int) -> None:
     sys.stdout.write(f"{kind} {number}: {ended} at {point}, table equals log\n")
 
 
+@pytest.fixture(params=SEEDS)
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    return random.Random(request.param)
+
+
 @pytest.fixture
 def points(request: pytest.FixtureRequest) -> int:
     return POINTS_SOAK if request.config.getoption("--soak", default=False) else POINTS
@@ -87,8 +95,9 @@ def check_whole(log: Log, warehouse: Path, topic: str) -> None:
     assert rows_of(table) == log.read(topic, 2)
 
 
-def test_ingest_may_die_anywhere(log: Log, tmp_path: Path, victims: Victims, points: int) -> None:
-    chance = random.Random(SEED)
+def test_ingest_may_die_anywhere(
+    log: Log, tmp_path: Path, victims: Victims, points: int, chance: random.Random
+) -> None:
     probe = log.topic(2)
     log.send(probe, numbered(0, 800))
     code, calls = victims.run("raw", log, tmp_path, probe)
@@ -106,10 +115,9 @@ def test_ingest_may_die_anywhere(log: Log, tmp_path: Path, victims: Victims, poi
 
 
 def test_json_ingest_may_die_anywhere(
-    log: Log, tmp_path: Path, victims: Victims, points: int
+    log: Log, tmp_path: Path, victims: Victims, points: int, chance: random.Random
 ) -> None:
     """Columns come and go and one record in ten is bad: each record is in one table, once."""
-    chance = random.Random(SEED)
     probe = log.topic(2)
     log.send(probe, events(0, 800))
     code, calls = victims.run("json", log, tmp_path, probe)
@@ -152,10 +160,9 @@ def check_json(log: Log, warehouse: Path, topic: str, *, whole: bool) -> None:
 
 
 def test_ingest_into_delta_may_die_anywhere(
-    log: Log, tmp_path: Path, victims: Victims, points: int
+    log: Log, tmp_path: Path, victims: Victims, points: int, chance: random.Random
 ) -> None:
     pytest.importorskip("deltalake", reason="chronik[delta] is not installed")
-    chance = random.Random(SEED)
     probe = log.topic(2)
     log.send(probe, events(0, 800))
     code, calls = victims.run("delta", log, tmp_path, probe)
@@ -191,11 +198,10 @@ def check_delta(log: Log, warehouse: Path, topic: str, *, whole: bool) -> None:
 
 
 def test_care_of_delta_may_die_anywhere(
-    log: Log, tmp_path: Path, victims: Victims, points: int
+    log: Log, tmp_path: Path, victims: Victims, points: int, chance: random.Random
 ) -> None:
     """delta-rs does its work in few calls, so the moments are times: inside of those calls too."""
     pytest.importorskip("deltalake", reason="chronik[delta] is not installed")
-    chance = random.Random(SEED)
     topic = log.topic(2)
     duration_s = 0.0
     for number in range(points + 1):
@@ -219,9 +225,8 @@ def test_care_of_delta_may_die_anywhere(
 
 @pytest.mark.parametrize("action", ["compaction", "expiry"])
 def test_maintenance_may_die_anywhere(
-    log: Log, tmp_path: Path, victims: Victims, points: int, action: str
+    log: Log, tmp_path: Path, victims: Victims, points: int, chance: random.Random, action: str
 ) -> None:
-    chance = random.Random(SEED)
     topic = log.topic(2)
     sent = 0
     calls = 0
@@ -245,9 +250,10 @@ def test_maintenance_may_die_anywhere(
     assert {str(one) for one in tmp_path.rglob("*.parquet")} == files
 
 
-def test_the_broker_may_die_under_an_ingest(tmp_path: Path, points: int) -> None:
+def test_the_broker_may_die_under_an_ingest(
+    tmp_path: Path, points: int, chance: random.Random
+) -> None:
     """The node is killed at seeded moments and returns on the same data; ingest waits for it."""
-    chance = random.Random(SEED)
     with servers.serving("chronik", tmp_path / "node") as node:
         log = Log(node.bootstrap)
         topic = log.topic(2)
@@ -279,3 +285,55 @@ def crashing(log: Log, place: Path, crash: threading.Thread, moment: int) -> Job
 
     job.tasks = lambda work, ranges: [task(work, one) for one in ranges]
     return job
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_the_command_may_die_with_spark_and_all(
+    log: Log, tmp_path: Path, chance: random.Random
+) -> None:
+    """The command as a user runs it; the JVM and its workers end with the process."""
+    topic = log.topic(2)
+    for number in range(SPARK_KILLS):
+        log.send(topic, numbered(20_000 * number, 20_000 * number + 20_000))
+        moment = chance.uniform(0, 2)
+        running = start_command(log, tmp_path, topic)
+        wait_for_commits(tmp_path, topic, number)
+        time.sleep(moment)
+        running.kill()
+        running.wait()
+        assert spark_is_gone(running.pid)
+        check_prefix(log, tmp_path, topic)
+        say("command", number, round(moment * 1e6), KILLED)
+    assert start_command(log, tmp_path, topic, "--once").wait(120) == 0
+    check_whole(log, tmp_path, topic)
+
+
+def start_command(log: Log, place: Path, topic: str, *more: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "chronik", "pipeline", "ingest", topic, *more]
+    command += ["-b", log.bootstrap, "-w", str(place), "--records-per-commit", "500"]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def wait_for_commits(place: Path, topic: str, number: int) -> None:
+    """Until the new records begin to come into the table."""
+    deadline = time.perf_counter() + 120
+    while time.perf_counter() < deadline:
+        if (place / "catalog.db").exists():
+            table = Warehouse(place).load(table_name(topic))
+            if table is not None and sum(state_of(table).next.values()) > 20_000 * number:
+                return
+        time.sleep(0.05)
+    raise AssertionError("nothing was committed")
+
+
+def spark_is_gone(session: int) -> bool:
+    """No process of the command's session is left after a while."""
+    deadline = time.perf_counter() + 30
+    while time.perf_counter() < deadline:
+        try:
+            os.killpg(session, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
