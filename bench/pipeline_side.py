@@ -36,9 +36,13 @@ class Kafka:
         self.spark = spark
 
     def read(self, task: Task, columns: str | None = None, **options: str) -> DataFrame:
-        reader = self.spark.read.format(self.FORMAT).options(**options)
+        reader = self.spark.read.format(self.FORMAT).options(**options, **self.options(columns))
         reader = reader.option("kafka.bootstrap.servers", task["bootstrap"])
         return reader.option("subscribe", task["topic"]).load()
+
+    def options(self, columns: str | None) -> dict[str, str]:
+        """What a job adds that needs only these columns."""
+        return {}
 
     def count(self, task: Task) -> Any:
         """What a job writes that asks how many records there are."""
@@ -76,8 +80,9 @@ class Chronik(Kafka):
 
     FORMAT = "chronik"
 
-    def read(self, task: Task, columns: str | None = None, **options: str) -> DataFrame:
-        return super().read(task, **options, **({"columns": columns} if columns else {}))
+    def options(self, columns: str | None) -> dict[str, str]:
+        """A job says what it needs; the connector has no such option and makes every column."""
+        return {"columns": columns} if columns else {}
 
     def table(self, task: Task) -> Any:
         """The topic as an Iceberg table: files and their commit."""
