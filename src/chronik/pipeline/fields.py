@@ -1,11 +1,13 @@
 """Where the fields of records lie, for all records at once.
 
-The fields before the key fit into eight bytes in nearly every record, so they are read as one
-word and taken apart with shifts; so are the lengths of key and value. Records for which that does
-not work (a length of three bytes, a batch over more than 17 minutes) are read varint by varint.
+Nearly every number of a record has one or two bytes: the first byte of all records is gathered,
+then the second of all, and they are put together in the narrowest type, which is many times faster
+than 64 bits each. Records for which that does not work (a length of three bytes, a batch over more
+than 17 minutes) are read varint by varint.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +15,10 @@ import numpy.typing as npt
 from chronik.pipeline.varints import Bytes, Longs, read_varints
 from chronik.wire.record_iter import CorruptRecords
 
-Words = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 _CHUNK_ROWS = 16_384
 """The arrays of so many rows stay in the processor's cache from one operation to the next."""
-_WORD_BYTES = 8
 _FIELD_BYTES_MAX = 1 << 31
-_U = np.uint64
 
 
 @dataclass(slots=True)
@@ -56,69 +55,64 @@ def read_fields(data: Bytes, positions: Longs, ends: Longs) -> Fields:
     return Fields(*found)
 
 
-# -- as words
+# -- narrow
 
 
 def _fast(data: Bytes, start: Longs, end: Longs, into: Longs) -> Longs:
     """Fills the columns of `into` and returns the rows that are not right."""
-    if len(data) < _WORD_BYTES:
-        return np.arange(len(start), dtype=np.int64)
-    view = np.ndarray((len(data) - _WORD_BYTES + 1,), "<u8", data, strides=(1,))
-    last = len(view) - 1
-    word = view[np.minimum(start, last)]
-    two = (word >> _U(7)) & _U(1)
-    bad = two & (word >> _U(15))
-    word >>= (two << _U(3)) + _U(16)  # the length, and the attributes, which say nothing
-    timestamp, taken, more = _upto_three(word)
-    bad |= more
-    word >>= taken << _U(3)
-    offset, wide, more = _upto_two(word)
-    bad |= more
-    key_at = start + (two + taken + wide + _U(3)).view(np.int64)
-    key_start, key_size, more = _sized_at(view, last, key_at)
-    bad |= more
-    value_at = key_start + np.maximum(key_size, 0)
-    value_start, value_size, more = _sized_at(view, last, value_at)
-    bad |= more
-    headers = value_start + np.maximum(value_size, 0)
-    count = data[np.minimum(headers, len(data) - 1)].astype(np.int64)
-    headers += 1
-    wrong = (bad & _U(1)).view(np.int64).astype(np.bool_)
-    wrong |= value_at > last
-    wrong |= (key_size < -1) | (value_size < -1)
-    wrong |= (count & 0x81 != 0) | (headers > end) | ((count == 0) & (headers != end))
-    into[0] = _signed(timestamp)
-    into[1] = _signed(offset)
-    into[2], into[3], into[4], into[5] = key_start, key_size, value_start, value_size
-    into[6], into[7], into[8] = count >> 1, headers, end
-    wrong |= into[6] * 2 > end - headers
-    return np.flatnonzero(wrong)
+    _, at, bad = _upto_two(data, start)  # the length
+    at += 1  # the attributes, which say nothing
+    into[0], at, wrong = _upto_three(data, at)
+    bad |= wrong
+    into[1], at, wrong = _upto_two(data, at)
+    bad |= wrong
+    for size, begin in ((3, 2), (5, 4)):  # key, value
+        into[size], into[begin], wrong = _upto_two(data, at)
+        bad |= wrong | (into[size] < -1)
+        at = into[begin] + np.maximum(into[size], 0)
+    count = data.take(at, mode="clip")
+    at += 1
+    into[6], into[7], into[8] = count >> 1, at, end
+    bad |= count & 0x81 != 0
+    bad |= at > end
+    bad |= (count == 0) & (at != end)
+    if count.any():
+        bad |= into[6] * 2 > end - at
+    return np.flatnonzero(bad)
 
 
-def _upto_two(word: Words) -> tuple[Words, Words, Words]:
-    """The varint at the start of each word, zigzag; is it of two bytes, is it of more."""
-    two = (word >> _U(7)) & _U(1)
-    value = (word & _U(0x7F)) | ((word >> _U(1)) & _U(0x3F80)) * two
-    return value, two, two & (word >> _U(15))
+def _upto_two(data: Bytes, at: Longs) -> tuple[npt.NDArray[Any], Longs, Flags]:
+    """The varint at each place, the place after it, and whether it is of more bytes."""
+    low = data.take(at, mode="clip")
+    two = low >> 7
+    after = at + 1
+    if not two.any():
+        return _signed(low), after, two.view(np.bool_)
+    high = data.take(after, mode="clip")
+    after += two
+    value = (low & 0x7F).astype(np.uint16)
+    value |= (high * two).astype(np.uint16) << 7
+    return _signed(value), after, (two & (high >> 7)).view(np.bool_)
 
 
-def _upto_three(word: Words) -> tuple[Words, Words, Words]:
-    """The same, with the number of bytes after the first."""
-    two = (word >> _U(7)) & _U(1)
-    three = two & (word >> _U(15))
-    value = (word & _U(0x7F)) | ((word >> _U(1)) & _U(0x3F80)) * two
-    value |= ((word >> _U(2)) & _U(0x1FC000)) * three
-    return value, two + three + _U(1), three & (word >> _U(23))
+def _upto_three(data: Bytes, at: Longs) -> tuple[npt.NDArray[Any], Longs, Flags]:
+    """The same for numbers that may be longer."""
+    value, after, more = _upto_two(data, at)
+    if not more.any():
+        return value, after, more
+    low, high, top = (data.take(at + place, mode="clip").astype(np.uint32) for place in range(3))
+    three = more.view(np.uint8)
+    long = (low & 0x7F) | ((high & 0x7F) << 7) | (top << 14)
+    after += three
+    return np.where(more, _signed(long), value), after, more & (top > 0x7F)
 
 
-def _sized_at(view: Words, last: int, at: Longs) -> tuple[Longs, Longs, Words]:
-    """Where the field begins whose size is at `at`, and that size."""
-    value, two, more = _upto_two(view[np.minimum(at, last)])
-    return at + (two + _U(1)).view(np.int64), _signed(value), more
-
-
-def _signed(zigzag: Words) -> Longs:
-    return ((zigzag >> _U(1)) ^ (_U(0) - (zigzag & _U(1)))).view(np.int64)
+def _signed(zigzag: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Of the same width: -1 is stored as 1."""
+    kind = zigzag.dtype.type
+    flipped = (zigzag >> kind(1)) ^ (kind(0) - (zigzag & kind(1)))
+    signed: npt.NDArray[Any] = flipped.view(f"i{zigzag.itemsize}")
+    return signed
 
 
 # -- varint by varint

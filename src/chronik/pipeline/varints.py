@@ -1,7 +1,7 @@
 """Zigzag varints of many records at once, and where records begin."""
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -71,9 +71,11 @@ def _advances() -> Longs:
     word = np.arange(1 << 16, dtype=np.int64)
     two = (word >> 7) & 1
     length = ((word & 0x7F) | ((word >> 1) & 0x3F80) * two) >> 1
-    return length + 1 + two
+    # A length of three bytes leads out of any data: that walk is done in the other way.
+    return np.where(two & (word >> 15), _FAR, length + 1 + two)
 
 
+_FAR = 1 << 48
 _ADVANCES = _advances()
 
 
@@ -83,32 +85,40 @@ def _in_step(
     """None where few batches, or a length of more than two bytes, make the other way better."""
     sizes = np.array(counts, np.int64)
     total, steps = int(sizes.sum()), int(sizes.max(initial=0))
-    if total < _BATCHES_MIN * max(steps, 1):
+    if total < _BATCHES_MIN * max(steps, 1) or 0 in counts:
         return None
     try:
         found = _stepped(array, np.array(starts, np.int64), sizes, total)
-        last = found[np.cumsum(sizes)[sizes > 0] - 1]
+        last = found[np.cumsum(sizes) - 1]
         reached = last + _ADVANCES[_pairs(array)[last]]
     except IndexError:  # a length points out of the bytes
         return None
-    if (reached != np.array(ends, np.int64)[sizes > 0]).any() or 0 in counts:
-        return None
-    return found if _are_short(array, found) else None
+    return found if (reached == np.array(ends, np.int64)).all() else None
 
 
 def _stepped(array: Bytes, starts: Longs, sizes: Longs, total: int) -> Longs:
     """Row by row: the first records of all batches, then the second ones."""
     order = np.argsort(-sizes, kind="stable")
-    into = (np.cumsum(sizes) - sizes)[order]
     # Batches are sorted by size: those that still have a record are the first ones.
     left = np.searchsorted(-sizes[order], -np.arange(int(sizes.max())), side="left")
-    pairs, at = _pairs(array), starts[order]
-    found = np.empty(total, np.int64)
-    for row, count in enumerate(left.tolist()):
-        at = at[:count]
-        found[into[:count] + row] = at
-        at = at + _ADVANCES[pairs[at]]
-    return found
+    edges = [0, *np.cumsum(left).tolist()]
+    pairs, found = _pairs(array), np.empty(total, np.int64)
+    at = found[: len(starts)]
+    at[:] = starts[order]
+    for first, end in pairwise(edges[1:]):
+        at = at[: end - first]
+        at = np.add(at, _ADVANCES.take(pairs[at]), out=found[first:end])
+    return _by_batch(found, order, sizes, np.array(edges[:-1]))
+
+
+def _by_batch(found: Longs, order: Longs, sizes: Longs, rows: Longs) -> Longs:
+    """What was found row by row, in the order of the batches; rows[i]: where row i begins."""
+    if len(rows) * len(sizes) == len(found):
+        return found.reshape(len(rows), len(sizes)).T.ravel()
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    number = np.arange(len(found)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return found[rows[number] + np.repeat(rank, sizes)]
 
 
 def _pairs(array: Bytes) -> npt.NDArray[np.uint16]:
