@@ -1,6 +1,9 @@
 """Batch reads: the offsets are fixed when the query is planned; one range is one task."""
 
+import gc
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -78,6 +81,7 @@ def read_partition(options: SourceOptions, partition: Any) -> Iterator[pa.Record
     if not isinstance(partition, RangePartition):
         # Where nothing is to be read Spark makes one task up, with a partition of its own.
         return iter(())
+    _freeze()
     return read_range(
         options.bootstrap,
         partition.wanted,
@@ -86,3 +90,10 @@ def read_partition(options: SourceOptions, partition: Any) -> Iterator[pa.Record
         segments=options.segments,
         fail_on_data_loss=options.fail_on_data_loss,
     )
+
+
+@cache
+def _freeze() -> None:
+    """Spark's workers collect garbage after every task: not among the modules, which stay."""
+    if getattr(sys.modules["__main__"].__spec__, "name", "") == "pyspark.daemon":
+        gc.freeze()

@@ -41,7 +41,8 @@ ANSWER_SECONDS_MAX = 30.0
 RETRY_SECONDS_MAX = 60.0
 """A leader may be away for so long before a read fails: longer than an election."""
 RETRY_PAUSE_S = 0.2
-FETCH_BYTES_MAX = 16 * 1024 * 1024
+FETCH_BYTES_MAX = 8 * 1024 * 1024
+"""With much less the decoder has too few batches at once; much more leaves the cache."""
 FETCH_WAIT_MS = 500
 CLIENT_ID = "chronik-pipeline"
 _SIZE = struct.Struct(">i")
@@ -108,7 +109,10 @@ class Connection:
         size_bytes = bytearray(_SIZE.size)
         self._fill(memoryview(size_bytes))
         (size,) = _SIZE.unpack(size_bytes)
-        buffer = bytearray(size) if into is None or len(into) < size else into
+        buffer = bytearray(size) if into is None else into
+        if len(buffer) < size:
+            # A bit more than now, or the next answer, a batch longer, needs fresh memory again.
+            buffer = bytearray(size + size // 8)
         frame = memoryview(buffer)[:size]
         self._fill(frame)
         return frame
