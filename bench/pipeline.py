@@ -1,11 +1,12 @@
 """The pipeline beside Spark's own JVM Kafka connector, and its growth with the topic.
 
-    pipeline.py [--phases compare,linear] [--records 5000000] [--rounds 3] [--codec none,lz4]
-                [--sizes 10000000,30000000,100000000] [--quick]
+    pipeline.py [--phases compare,linear] [--records 5000000] [--rounds 3] [--warm-up 2]
+                [--codec none,lz4] [--sizes 10000000,30000000,100000000] [--quick]
 
 compare: one Chronik node, one topic, one Spark session per contestant (local[2], 1 GB, the same
 settings); the cases of pipeline_side.py run in turns, the order changes with every round, and
-their results must be equal. The figures are medians; the first round warms up and does not count.
+their results must be equal. The figures are medians; the first two rounds warm up both JVMs, whose
+compilers work on long after the first, and do not count.
 linear: topics of several sizes become tables; records/s and the driver's memory should stay.
 `other_cpu_s` in a line is what else ran on the machine: if it is not small, the figures are noisy.
 The lines go to results/pipeline-TIME.json, the tables to results/pipeline-TIME.md.
@@ -117,7 +118,8 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--phases", default="compare,linear")
     parser.add_argument("--records", type=int, default=5_000_000, help="of the compared topic")
-    parser.add_argument("--rounds", type=int, default=3, help="that count, after one of warm-up")
+    parser.add_argument("--rounds", type=int, default=3, help="that count")
+    parser.add_argument("--warm-up", type=int, default=2, help="rounds before them")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--codec", default="none", help=f"of the records: {', '.join(CODECS)}")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="of phase linear")
@@ -127,7 +129,7 @@ def parse() -> argparse.Namespace:
     options.cases = options.cases.split(",")
     options.sizes = [int(size) for size in options.sizes.split(",")]
     if options.quick:
-        options.rounds, options.records = 1, options.records // QUICK
+        options.rounds, options.warm_up, options.records = 1, 1, options.records // QUICK
         options.sizes = [size // QUICK for size in options.sizes]
     return options
 
@@ -163,7 +165,7 @@ def compare(options: argparse.Namespace, bootstrap: str, pid: int, codec: str) -
     sides = [Side(kind, BENCH / "work" / f"{kind}.log") for kind in ("chronik", "kafka")]
     lines: list[Line] = []
     try:
-        for number in range(options.rounds + 1):
+        for number in range(1 - options.warm_up, options.rounds + 1):
             for case in options.cases:
                 found = [side.run(case, bootstrap, topic, pid) for side in sides]
                 sides.reverse()
@@ -172,7 +174,7 @@ def compare(options: argparse.Namespace, bootstrap: str, pid: int, codec: str) -
     finally:
         for side in sides:
             side.stop()
-    return [line for line in lines if line["round"]]
+    return [line for line in lines if line["round"] > 0]
 
 
 def linear(options: argparse.Namespace, bootstrap: str, pid: int, codec: str) -> list[Line]:
