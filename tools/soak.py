@@ -36,7 +36,16 @@ RAFT_BUGS = (
     "read-at-once",
     "ack-before-persist",
 )
-PARTITION_BUGS = ("watermark-early", "ack-before-sync", "keep-divergence", "isr-not-maximal")
+PARTITION_BUGS = (
+    "watermark-early",
+    "ack-before-sync",
+    "keep-divergence",
+    "isr-not-maximal",
+    "leader-counts-unsynced",
+    "same-epoch-after-crash",
+    "offsets-used-again",
+    "sync-without-bytes",
+)
 BUG_SEEDS = 200
 IN_PIECES = (
     "two_hundred_kills",
