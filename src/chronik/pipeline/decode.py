@@ -19,7 +19,16 @@ import pyarrow as pa
 from chronik.pipeline.fields import Fields, read_fields, sized
 from chronik.pipeline.varints import Bytes, Longs, read_varints, record_positions
 from chronik.wire.record_iter import CorruptRecords, decompress
-from chronik.wire.records import HEADER_SIZE, MAGIC, BatchHeader, Buffer, batch_crc, scan
+from chronik.wire.records import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    batch_crc,
+    read_header,
+    read_prefix,
+    scan,
+)
 
 HEADERS: Any = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
@@ -87,10 +96,13 @@ def decode(
 
 def next_offset(data: Buffer, default: int) -> int:
     """The offset after the last whole batch: where the next Fetch begins, holes included."""
-    found = default
-    for _, header in scan(data):
-        found = max(found, header.next_offset)
-    return found
+    position, last = 0, -1
+    while position + HEADER_SIZE <= len(data):
+        _, size = read_prefix(data, position)  # a fraction of the work of a whole header
+        if size < HEADER_SIZE or position + size > len(data):
+            break
+        last, position = position, position + size
+    return default if last < 0 else max(default, read_header(data, last).next_offset)
 
 
 # -- which batches
