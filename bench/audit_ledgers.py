@@ -44,6 +44,7 @@ EXPECTED: dict[str, dict[str, int]] = {
 CHANGES = tuple(EXPECTED)
 _LONGER = ("duplicate", "invent", "resurrect")
 """The log has one record more than was acked."""
+_AT_PRODUCER = ("resurrect", "reorder")
 _AT_END = (*_LONGER, "hide", "truncate", "reread")
 
 
@@ -55,6 +56,8 @@ class Shape(NamedTuple):
     consumers: int = 2
     partitions: int = 6
     change: str = "none"
+    partition: int = 0
+    """The one in which something is changed."""
     seed: int = 0
     name: str = ""
     """Goes before the names of the topic and of the processes."""
@@ -70,6 +73,15 @@ class Shape(NamedTuple):
     @property
     def runs_per_partition(self) -> int:
         return self.runs // self.partitions
+
+    @property
+    def rounds(self) -> int:
+        """Runs of each producer."""
+        return self.runs // self.producers
+
+    def chosen(self, count: int) -> int:
+        """One of so many, by the seed."""
+        return int(np.random.default_rng(self.seed).integers(0, count))
 
 
 def shape_of(events: int, **settings: Any) -> Shape:
@@ -87,6 +99,16 @@ def write_ledgers(directory: Path, shape: Shape) -> int:
     for number in range(shape.consumers):
         written += _write_consumer(directory, shape, number)
     return written
+
+
+def write_changed(directory: Path, clean: Path, shape: Shape) -> list[Path]:
+    """Writes what a change touches; all files of the run, the others as they are without it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _write_consumer(directory, shape, shape.partition % shape.consumers)
+    if shape.change in _AT_PRODUCER:
+        _write_producer(directory, shape, 0)
+    changed = {path.name: path for path in directory.iterdir()}
+    return [changed.get(path.name, path) for path in sorted(clean.iterdir())]
 
 
 def checksums(sender: Array, sequences: Array) -> Array:
@@ -130,7 +152,7 @@ def _failed(shape: Shape) -> Row:
     send = Row(Kind.SEND, begin_ns=shape.runs * RUN_NS, end_ns=(shape.runs + 1) * RUN_NS)
     return send._replace(
         topic=shape.topic,
-        partition=0,
+        partition=shape.partition,
         sequence=sequence,
         checksum=int(checksums(np.int64(0), np.int64(sequence))),
         outcome=Outcome.FAIL,
@@ -153,7 +175,7 @@ def _sends(shape: Shape, producer: int, runs: Array, first: int) -> dict[str, An
     begins = np.repeat(runs * RUN_NS, RUN)
     if shape.change == "reorder" and producer == 0:
         # One send begins after the next run of the other producer was acked.
-        late = shape.runs // 2 // shape.producers * shape.producers
+        late = shape.chosen(shape.rounds - 1) * shape.producers
         begins[::RUN][runs == late] += LATENCY_NS + 2 * RUN_NS
     columns = {
         "sequence": sequences,
@@ -178,11 +200,11 @@ def _write_consumer(directory: Path, shape: Shape, consumer: int) -> int:
         ledger.flush()
         for partition, low in _turns(own, length):
             records = _records(shape, partition, low, min(length, low + BATCH_ROWS_MAX))
-            if partition == 0:
+            if partition == shape.partition:
                 _change(shape, records, length, low)
             rows += _write_records(ledger, shape, records)
         for partition in own:
-            end = length + (_end_change(shape.change) if partition == 0 else 0)
+            end = length + (_end_change(shape.change) if partition == shape.partition else 0)
             row = Row(Kind.LOG, topic=shape.topic, partition=partition, position=0)
             ledger.append(row._replace(offset=end))
     return rows
@@ -232,8 +254,9 @@ def _write_records(ledger: LedgerWriter, shape: Shape, records: dict[str, Array]
 
 
 def _change(shape: Shape, records: dict[str, Array], length: int, low: int) -> None:
-    """One event of partition 0 becomes wrong, in the batch that holds it."""
-    at = int(np.random.default_rng(shape.seed).integers(1, length - 2))
+    """One event of the partition becomes wrong, in the batch that holds it."""
+    at = 1 + shape.chosen(length - 3)
+    at -= (at + 1) % BATCH_ROWS_MAX == 0  # the one behind it is in the same batch
     high = low + len(records["offset"])
     if low <= at < high - 1:
         _change_at(shape.change, records, at - low)
@@ -248,7 +271,8 @@ def _change_at(change: str, records: dict[str, Array], at: int) -> None:
     elif change == "corrupt":
         records["checksum"][at] ^= 1
     elif change == "swap":
-        at -= at % POLL_ROWS == POLL_ROWS - 1
+        at += 1 if records["poll"][at] != records["poll"][at + 1] else 0
+        at -= 2 if at + 1 == len(records["poll"]) else 0
         for values in records.values():
             values[[at, at + 1]] = values[[at + 1, at]]
     elif change == "exchange":
@@ -273,8 +297,12 @@ def _added(shape: Shape, last: dict[str, int]) -> dict[str, int]:
         return {"poll": last["poll"] + 1}
     if shape.change == "invent":
         return {"offset": last["offset"] + 1, "sender": shape.producers}
-    # The first value again, or the one that was refused.
-    sequence = 0 if shape.change == "duplicate" else shape.sends_per_producer
+    # A value of the partition again, or the one that was refused.
+    sequence = shape.sends_per_producer
+    if shape.change == "duplicate":
+        turns = shape.rounds // shape.partitions
+        place = shape.chosen(turns * RUN)
+        sequence = (place // RUN * shape.partitions + shape.partition) * RUN + place % RUN
     checksum = int(checksums(np.int64(0), np.int64(sequence)))
     value = {"sender": 0, "sequence": sequence, "checksum": checksum}
     return value | {"offset": last["offset"] + 1}

@@ -5,6 +5,7 @@
     groups     two minutes of accidents in a consumer group, per assignment strategy
     chaos      50 rounds of faults in a cluster of three processes
     pipeline   kill -9 of ingest, compaction, expiry and broker, 30 times each: table equals log
+    mutations  1,000 ledgers of a million events, one of which is changed in each
     simulate   10,000 seeds of each simulated world, and every planted bug
     others     every other test that is marked as long
 
@@ -54,6 +55,7 @@ IN_PIECES = (
     "every_record_is_processed",
     "fifty_rounds_of_chaos",
     "may_die",
+    "thousand_changes",
 )
 PIPELINE_KILLS = {
     "raw": "ingest_may_die_anywhere",
@@ -65,6 +67,7 @@ PIPELINE_KILLS = {
     "broker": "the_broker_may_die_under_an_ingest",
     "command": "the_command_may_die_with_spark_and_all",
 }
+MUTATION_PIECES = 20
 FOUND = 1
 """How `chronik simulate` ends when it found something."""
 
@@ -124,6 +127,10 @@ def pieces() -> Iterator[Piece]:
         path = "tests/cluster_nodes/test_chaos.py::test_fifty_rounds_of_chaos_lose_nothing"
         yield test("chaos", f"part-{part}", f"{path}[{part}]")
     yield from pipeline()
+    for part in range(MUTATION_PIECES):
+        path = "tests/audit_spark/test_mutations.py"
+        path = f"{path}::test_a_thousand_changes_in_a_million_events"
+        yield test("mutations", f"part-{part}", f"{path}[{part}]")
     yield from simulations()
     others = " and ".join(f"not {one}" for one in IN_PIECES)
     words = ("-m", "pytest", "-q", "-s", "--soak", "-m", "soak", "-k", others)

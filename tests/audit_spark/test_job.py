@@ -47,6 +47,16 @@ def test_verdict_and_measures_are_those_of_the_oracle(
     assert [one["name"] for one in findings.collect()] == ["lost-write"]
 
 
+def test_few_rows_are_judged_in_memory_with_the_same_verdict(spark: Any, tmp_path: Path) -> None:
+    from chronik.audit_spark.job import Options, audit_ledgers
+
+    files = write_by_process(tmp_path, with_one_change("drop"))
+    expected = judge(read_rows(files))
+    add_losses(expected, read_rows(files))
+    for options in (Options(), Options(block_size=8)):
+        assert audit_ledgers(spark, files, Policy(), options) == expected
+
+
 def test_intents_without_outcome_are_sends_of_unknown_end(spark: Any, tmp_path: Path) -> None:
     from chronik.audit.ledger import LedgerWriter
     from chronik.audit.send_log import SendLog
@@ -57,8 +67,7 @@ def test_intents_without_outcome_are_sends_of_unknown_end(spark: Any, tmp_path: 
         log.begin(0, [1] * 100)
         log.acked(list(range(40)), [0] * 40, list(range(40)))
         log.flush()
-    for exact in (False, True):
-        options = Options(exact_joins=exact, block_size=8)
+    for options in (Options(), Options(block_size=8)):
         verdict = audit_ledgers(spark, [tmp_path / "a.ledger"], Policy(), options)
         assert verdict.measures["sends"] == {"ok": 40, "info": 160}
 
@@ -77,8 +86,7 @@ def test_an_outcome_may_be_in_the_file_after_its_intent(spark: Any, tmp_path: Pa
         log.acked([99], [0], [99])
         log.close()
     assert judge(read_rows(files)).measures["sends"] == {"ok": 100}
-    for exact in (False, True):
-        options = Options(exact_joins=exact, block_size=8)
+    for options in (Options(), Options(block_size=8)):
         verdict = audit_ledgers(spark, files, Policy(), options)
         assert verdict.measures["sends"] == {"ok": 100}
 

@@ -53,7 +53,10 @@ def find_lost(history: History) -> dict[Partition, list[Lost]]:
 def locate_losses(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """One entry per partition that lost something; empty where nothing was."""
     history = History(rows)
-    clock = Clock(history)
+    return losses_in(history, Clock(history))
+
+
+def losses_in(history: History, clock: "Clock") -> list[dict[str, Any]]:
     lost = find_lost(history)
     summed = [_summed(history, partition, lost[partition]) for partition in sorted(lost)]
     return [loss_entry(history, clock, loss) for loss in summed]

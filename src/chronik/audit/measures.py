@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from chronik.audit.anomaly import Findings, Level, Policy
 from chronik.audit.history import History
@@ -11,32 +11,61 @@ from chronik.audit.rows import Kind, Outcome, Partition, Row
 POINTS_MAX = 120
 """Points of a time series: enough for a plot."""
 PERCENTILES = (50, 90, 95, 99, 99.9, 100)
+Counts = dict[str, int]
 
 
-def measure(history: History) -> dict[str, Any]:
-    delivered = _deliveries(history)
+class Times(NamedTuple):
+    """Begin and end, in nanoseconds."""
+
+    acked: list[tuple[int, int]]
+    """Of every acked send."""
+    delivered: list[tuple[int, int]]
+    """Begin of the send and first read of each value of which both are known."""
+
+
+def times_of(history: History) -> Times:
+    acked = [send for send in history.sends.values() if send.outcome == Outcome.OK]
+    return Times([(send.begin_ns, send.end_ns) for send in acked], _deliveries(history))
+
+
+def measure(history: History, times: Times | None = None, step: int = 1) -> dict[str, Any]:
+    """The times are those of the history, or given: of every so many-th value."""
+    times = times or times_of(history)
+    acked = [(end - begin) / 1e6 for begin, end in times.acked if begin >= 0]
     return {
         "sends": dict(Counter(send.outcome for send in history.sends.values())),
         "records": sum(len(rows) for rows in history.reads.values()),
         "values_read": len(history.reads),
-        "partitions": {f"{p.topic}-{p.partition}": row for p, row in partitions(history).items()},
-        "ack_latency_ms": percentiles(_ack_latencies(history)),
-        "delivery_latency_ms": percentiles([(end - begin) / 1e6 for begin, end in delivered]),
+        "partitions": named(partitions(history)),
+        "ack_latency_ms": percentiles(acked),
+        "delivery_latency_ms": percentiles([(end - begin) / 1e6 for begin, end in times.delivered]),
         "refusals": dict(Counter(_refusals(history))),
-        "over_time": over_time(history, delivered),
+        "over_time": over_time(times, step),
         "lag_over_time": lag_over_time(history),
         "faults": dict(Counter(row.detail for row in history.by_kind[Kind.FAULT])),
     }
 
 
-def find_imbalance(history: History, findings: Findings, policy: Policy) -> None:
-    """A partition's share of what was sent deviates from an equal one; it may have none."""
+def named(counted: dict[Partition, Counts]) -> dict[str, Counts]:
+    return {f"{key.topic}-{key.partition}": counts for key, counts in counted.items()}
+
+
+def find_imbalance(
+    history: History,
+    findings: Findings,
+    policy: Policy,
+    counted: dict[Partition, Counts] | None = None,
+) -> None:
+    """A partition's share of what was sent deviates from an equal one; it may have none.
+
+    The counts are those of the history, where no others are given.
+    """
     topics: dict[str, list[int]] = defaultdict(list)
-    for partition, counts in partitions(history).items():
+    for partition, counts in (partitions(history) if counted is None else counted).items():
         topics[partition.topic].append(counts["sent"])
     for topic, shares in topics.items():
-        named = int(history.topics.get(topic, {}).get("partitions", 0))
-        shares.extend([0] * (named - len(shares)))
+        declared = int(history.topics.get(topic, {}).get("partitions", 0))
+        shares.extend([0] * (declared - len(shares)))
         expected = sum(shares) / len(shares)
         if expected < policy.imbalance_records_min:
             continue
@@ -46,7 +75,7 @@ def find_imbalance(history: History, findings: Findings, policy: Policy) -> None
             findings.add("imbalance", said, level=Level.WARN)
 
 
-def partitions(history: History) -> dict[Partition, dict[str, int]]:
+def partitions(history: History) -> dict[Partition, Counts]:
     """Per key: what was committed, read and missed, the offsets read and the holes in them."""
     sent: Counter[Partition] = Counter()
     missed: Counter[Partition] = Counter()
@@ -84,19 +113,20 @@ def percentiles(values: list[float]) -> dict[str, float]:
     return {f"p{name:g}": round(ordered[int(rank)], 3) for name, rank in ranks.items() if ordered}
 
 
-def over_time(history: History, delivered: list[tuple[int, int]]) -> dict[str, list[float]]:
+def over_time(times: Times, step: int = 1) -> dict[str, list[float]]:
     """Sent, acked and read in total at regular moments; unseen is acked minus read."""
-    sends = [send for send in history.sends.values() if send.outcome == Outcome.OK]
-    begun = sorted(send.begin_ns for send in sends)
-    acked = sorted(send.end_ns for send in sends)
-    read = sorted(end for _, end in delivered)
+    begun = sorted(begin for begin, _ in times.acked)
+    acked = sorted(end for _, end in times.acked)
+    read = sorted(end for _, end in times.delivered)
     if not begun or begun[0] < 0:
         return {}
     start, stop = begun[0], max(acked[-1], read[-1] if read else 0)
-    step = max(1, (stop - start) // POINTS_MAX)
-    moments = [*range(start, stop, step), stop]
+    width = max(1, (stop - start) // POINTS_MAX)
+    moments = [*range(start, stop, width), stop]
     series = {"sent": begun, "acked": acked, "read": read}
-    totals = {name: [bisect_right(at, now) for now in moments] for name, at in series.items()}
+    totals = {
+        name: [step * bisect_right(at, now) for now in moments] for name, at in series.items()
+    }
     unseen = [max(0, a - r) for a, r in zip(totals["acked"], totals["read"], strict=True)]
     seconds = [round((now - start) / 1e9, 6) for now in moments]
     return {"seconds": seconds, **totals, "unseen": unseen}
@@ -130,12 +160,6 @@ def _deliveries(history: History) -> list[tuple[int, int]]:
         if send is not None and send.begin_ns >= 0 and ends:
             found.append((send.begin_ns, min(ends)))
     return found
-
-
-def _ack_latencies(history: History) -> list[float]:
-    sends = history.sends.values()
-    acked = (send for send in sends if send.outcome == Outcome.OK and send.begin_ns >= 0)
-    return [(send.end_ns - send.begin_ns) / 1e6 for send in acked]
 
 
 def _refusals(history: History) -> list[str]:

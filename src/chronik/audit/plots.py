@@ -8,7 +8,7 @@ from typing import Any
 from chronik.audit.history import History
 from chronik.audit.location import Clock
 from chronik.audit.measures import POINTS_MAX
-from chronik.audit.rows import Kind, Partition, Row, words
+from chronik.audit.rows import Kind, Partition, Row, partition_of, words
 from chronik.audit.watermarks import find_stall_spans
 from chronik.model.errors import ErrorCode
 from chronik.trace.events import EventKind, TraceEvent
@@ -20,6 +20,8 @@ TIMELINE_MAX = 60
 
 Steps = list[tuple[float, float]]
 """Second and level, in the order of time."""
+Reads = list[tuple[Partition, int]]
+"""Where each value was read first, and when."""
 
 _LOG_ENDS = (EventKind.APPENDED, EventKind.FOLLOWER_APPENDED, EventKind.TRUNCATED)
 
@@ -31,23 +33,28 @@ def plot_data(rows: Iterable[Row], events: Sequence[TraceEvent] = ()) -> dict[st
     topics = {row.topic for row in history.by_kind[Kind.SEND]}
     own = [event for event in events if event.topic is None or event.topic in topics]
     return {
-        "progress": progress(history, clock),
+        "progress": progress(first_reads(history), clock),
         "timeline": timeline(history, clock, own),
         "nodes": node_levels(clock, own),
         "rejections": rejections(own),
     }
 
 
-def progress(history: History, clock: Clock) -> dict[str, Any]:
-    """Values read in total, per partition."""
+def first_reads(history: History) -> Reads:
+    first = [rows[0] for rows in history.reads.values()]
+    return [(partition_of(row), row.end_ns) for row in first if row.end_ns >= 0]
+
+
+def progress(reads: Reads, clock: Clock, step: int = 1) -> dict[str, Any]:
+    """Values read in total, per partition; each stands for so many."""
     counts: dict[Partition, list[float]] = defaultdict(list)
-    for rows in history.reads.values():
-        first = rows[0]
-        if first.end_ns >= 0:
-            counts[Partition(first.topic, first.partition)].append(clock.seconds(first.end_ns))
+    for key, end_ns in reads:
+        counts[key].append(clock.seconds(end_ns))
     named = sorted(counts)[:PARTITIONS_MAX]
-    steps = {
-        f"{key.topic}-{key.partition}": [(at, n) for n, at in enumerate(sorted(counts[key]), 1)]
+    steps: dict[str, Steps] = {
+        f"{key.topic}-{key.partition}": [
+            (at, step * n) for n, at in enumerate(sorted(counts[key]), 1)
+        ]
         for key in named
     }
     return resampled(steps)

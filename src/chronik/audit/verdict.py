@@ -7,6 +7,7 @@ the oracle that distributed jobs are compared with.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from chronik.audit.anomaly import Findings, Level, Policy, Verdict
 from chronik.audit.history import History
@@ -36,6 +37,18 @@ def judge(rows: Iterable[Row], policy: Policy = _DEFAULT) -> Verdict:
     """The verdict on ledgers: rows of one process must be in the order of its program."""
     history = History(rows)
     findings = Findings()
+    find_anomalies(history, findings, policy)
+    find_imbalance(history, findings, policy)
+    return verdict_of(findings, measure(history))
+
+
+def verdict_of(findings: Findings, measures: dict[str, Any]) -> Verdict:
+    anomalies = findings.anomalies()
+    return Verdict(not any(one.level == Level.FAIL for one in anomalies), anomalies, measures)
+
+
+def find_anomalies(history: History, findings: Findings, policy: Policy) -> None:
+    """All but imbalance, which is judged by the counts of all rows."""
     find_phantoms(history, findings)
     find_corruption(history, findings)
     find_inconsistent_offsets(history, findings)
@@ -50,7 +63,3 @@ def judge(rows: Iterable[Row], policy: Policy = _DEFAULT) -> Verdict:
     find_end_regressions(history, findings)
     find_watermark_regressions(history, findings)
     find_stalls(history, findings, policy)
-    find_imbalance(history, findings, policy)
-    anomalies = findings.anomalies()
-    ok = not any(found.level == Level.FAIL for found in anomalies)
-    return Verdict(ok, anomalies, measure(history))

@@ -139,12 +139,12 @@ def _texts(texts: dict[str, str], count: int) -> dict[str, Any]:
 
 def _senders(found: Ordered, segment: Segment) -> Array:
     """A number for the name of each row's sender; a send is named after its process."""
-    ends, names = found.batch.runs("sender")
     unnamed = segment.process if segment.kind == Kind.SEND else ""
-    numbers = np.array([_text_hash(name or unnamed) for name in names], np.int64)
-    if len(numbers) == 1:
+    runs = list(found.batch.runs_within("sender", segment.low, segment.high))
+    numbers = np.array([_text_hash(name or unnamed) for _, _, name in runs], np.int64)
+    if len(runs) == 1:
         return np.full(segment.high - segment.low, numbers[0])
-    return np.repeat(numbers, np.diff([0, *ends]))[segment.low : segment.high]
+    return np.repeat(numbers, [end - low for low, end, _ in runs])
 
 
 @lru_cache(maxsize=65_536)

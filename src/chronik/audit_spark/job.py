@@ -17,7 +17,10 @@ from chronik.audit.loss import LOST_NAMES
 from chronik.audit.replicas import Damage
 from chronik.audit_spark import history as tables_of
 from chronik.audit_spark import measures
-from chronik.audit_spark.blocks import BLOCK, BLOCK_KEY
+from chronik.audit_spark.blocks import block_size_for
+from chronik.audit_spark.chosen import FEW_ROWS_MAX, LEAST_BYTES, Reader
+from chronik.audit_spark.context import clean_of, context_of
+from chronik.audit_spark.few import judged_in_memory
 from chronik.audit_spark.findings import anomalies
 from chronik.audit_spark.happenings import happenings, topics_of
 from chronik.audit_spark.history import KEY, VALUE, History
@@ -25,17 +28,17 @@ from chronik.audit_spark.location import located, losses, near_of
 from chronik.audit_spark.loss import lost_values
 from chronik.audit_spark.order import units_of
 from chronik.audit_spark.plots import own_traces, plot_data
-from chronik.audit_spark.reduce import Reduced, everything, reduced
+from chronik.audit_spark.reduce import Reduced, reduced
 from chronik.audit_spark.replicas import damage_of, segments_of, stored_records
 from chronik.audit_spark.rules import judge_history
-from chronik.audit_spark.sources import Unit
+from chronik.audit_spark.sources import bytes_of, frame_of
 from chronik.audit_spark.stalls import stall_spans
 from chronik.audit_spark.traces import trace_events, where_lost
 
 TABLES = ("findings", "partitions", "lost", "stretches", "sends", "events", "blocks")
 """What is written for further SQL; no `blocks` where every row was judged by itself."""
-SMALL_BYTES = 1 << 20
-"""Ledgers of less, some 100,000 events, are judged row by row: screening them takes longer."""
+SMALL_BYTES = 1 << 18
+"""Ledgers of less, some 40,000 events, are judged row by row: screening them takes longer."""
 
 
 def _ignore(_: list[Damage]) -> None:
@@ -48,7 +51,10 @@ class Options:
 
     exact_joins: bool = False
     """Judge every row by itself, without screening blocks first."""
-    block_size: int = BLOCK
+    block_size: int | None = None
+    """Offsets of a block; None: as many as the size of the ledgers asks for."""
+    few_rows_max: int = FEW_ROWS_MAX
+    """Up to so many rows are judged in memory; without tables, traces and replicas."""
     tables: Path | None = None
     """Where the tables go, as Parquet, for further SQL."""
     traces: Sequence[Path] = field(default_factory=tuple)
@@ -65,13 +71,14 @@ _DEFAULT = Options()
 
 
 class Job(NamedTuple):
-    """What all parts of one audit need."""
+    """What all parts of one audit by Spark need."""
 
     spark: SparkSession
-    units: Sequence[Unit]
     options: Options
     chosen: Reduced
     history: History
+    blocks: DataFrame | None
+    """Of all ledgers, where rows were left out."""
 
 
 def audit_ledgers(
@@ -79,12 +86,28 @@ def audit_ledgers(
 ) -> Verdict:
     """The verdict on ledger files, equal to `audit.verdict.judge` on their rows."""
     units = units_of(files)
-    if options.exact_joins or (options.block_size == BLOCK and _are_small(files)):
-        chosen = everything(spark, units)
+    few_max = 0 if options.exact_joins else options.few_rows_max
+    reader = Reader(spark, units, few_max)
+    if options.exact_joins or (options.block_size is None and bytes_of(units) < SMALL_BYTES):
+        chosen = Reduced(reader.everything())
     else:
-        chosen = reduced(spark, units, policy, options.block_size)
-    history = tables_of.history(chosen.rows, chosen.context)
-    job = Job(spark, units, options, chosen, history)
+        about = bytes_of(units) // LEAST_BYTES
+        chosen = reduced(reader, policy, options.block_size or block_size_for(about))
+    needs_tables = options.tables or options.traces or options.replicas
+    if chosen.rows.few is not None and not needs_tables:
+        return judged_in_memory(chosen, policy, plots=options.plots)
+    return _judged_by_spark(_job(spark, options, chosen), policy)
+
+
+def _job(spark: SparkSession, options: Options, chosen: Reduced) -> Job:
+    rows, left_out = chosen.rows.frame(spark), chosen.left_out
+    context = context_of(spark, left_out, rows) if left_out else None
+    blocks = frame_of(spark, left_out.blocks.table) if left_out else None
+    return Job(spark, options, chosen, tables_of.history(rows, context), blocks)
+
+
+def _judged_by_spark(job: Job, policy: Policy) -> Verdict:
+    history = job.history
     findings = judge_history(history, policy).localCheckpoint()
     counted = measures.partition_counts(history).localCheckpoint()
     partitions = measures.partitions(counted)
@@ -94,14 +117,10 @@ def audit_ledgers(
     verdict = Verdict(not any(one.level == Level.FAIL for one in found), found, {})
     verdict.measures.update(_measure(job, findings) | {"partitions": partitions})
     lost = _locate(job, verdict)
-    if options.tables and lost is not None:
+    if job.options.tables and lost is not None:
         told = {"findings": findings.drop("lines"), "partitions": counted, "lost": lost}
-        _write(job, options.tables, told)
+        _write(job, job.options.tables, told)
     return verdict
-
-
-def _are_small(files: Sequence[Path]) -> bool:
-    return sum(path.stat().st_size for path in files) < SMALL_BYTES
 
 
 def _locate(job: Job, verdict: Verdict) -> DataFrame | None:
@@ -114,7 +133,7 @@ def _locate(job: Job, verdict: Verdict) -> DataFrame | None:
     places = located(lost, job.history, stored)
     if missing:
         places = places.localCheckpoint()
-        around = happenings(job.history, job.chosen.blocks)
+        around = happenings(job.history, job.blocks)
         verdict.measures["losses"] = losses(places, job.history, around)
     return places.select("name", *VALUE, *KEY, "offset", "begin_ns", "end_ns", "where", "holders")
 
@@ -142,11 +161,13 @@ def _imbalance(
 def _measure(job: Job, findings: DataFrame) -> dict[str, Any]:
     chosen, history = job.chosen, job.history
     step, sample = chosen.step, chosen.sample
-    sends = history.sends if sample is None else measures.sampled_sends(sample).localCheckpoint()
+    sends = history.sends
+    if sample is not None:
+        sends = measures.sampled_sends(frame_of(job.spark, sample)).localCheckpoint()
     acked = sends.where("outcome = 'ok' AND begin_ns >= 0")
     delivered = measures.deliveries(sends)
     ack_ns, delivery_ns = f.col("end_ns") - f.col("begin_ns"), f.col("read_ns") - f.col("begin_ns")
-    measured = _counts(chosen, history) | {
+    measured = _counts(job) | {
         "ack_latency_ms": measures.percentiles(acked, ack_ns),
         "delivery_latency_ms": measures.percentiles(delivered, delivery_ns),
         "refusals": measures.refusals(history.sends),
@@ -165,7 +186,7 @@ def _traced(job: Job, findings: DataFrame, sends: DataFrame, step: int) -> dict[
     if events is not None:
         found["where_lost"] = where_lost(job.history, events)
     if job.options.plots:
-        around = happenings(job.history, job.chosen.blocks)
+        around = happenings(job.history, job.blocks)
         topics = topics_of(job.history)
         own = None if events is None else own_traces(events, topics, len(folders))
         stalls = stall_spans(findings, job.history.events)
@@ -173,34 +194,34 @@ def _traced(job: Job, findings: DataFrame, sends: DataFrame, step: int) -> dict[
     return found
 
 
-def _counts(chosen: Reduced, history: History) -> dict[str, Any]:
+def _counts(job: Job) -> dict[str, Any]:
     """Of the rows at hand, and of the clean blocks that were left out."""
+    history = job.history
     outcomes = history.sends.groupBy("outcome").count().collect()
     sends = {one["outcome"]: one["count"] for one in outcomes}
     read = history.reads.agg(f.count("*").alias("rows"), f.countDistinct(*VALUE).alias("values"))
     (one,) = read.collect()
-    records, values = one["rows"], one["values"]
-    left_out = _left_out(chosen, history)
-    if left_out["values"]:
-        sends["ok"] = sends.get("ok", 0) + left_out["values"]
+    values, records = _left_out(job)
+    if values:
+        sends["ok"] = sends.get("ok", 0) + values
     return {
         "sends": sends,
-        "records": records + left_out["records"],
-        "values_read": values + left_out["values"],
+        "records": one["rows"] + records,
+        "values_read": one["values"] + values,
     }
 
 
-def _left_out(chosen: Reduced, history: History) -> dict[str, int]:
-    if chosen.context is None or chosen.blocks is None:
-        return {"values": 0, "records": 0}
-    clean = chosen.context.clean
+def _left_out(job: Job) -> tuple[int, int]:
+    """Values and records of clean blocks, without those that were asked for by value."""
+    if job.chosen.left_out is None:
+        return 0, 0
+    clean = job.history.clean
     (one,) = clean.agg(f.coalesce(f.sum("rows"), f.lit(0)).alias("values")).collect()
-    given = chosen.blocks.where("kind = 'record'").join(clean, list(BLOCK_KEY), "left_semi")
-    (all_of,) = given.agg(f.coalesce(f.sum("rows"), f.lit(0)).alias("records")).collect()
     bounds = clean.select(*KEY, "offset_min", "offset_max")
-    read = history.records.where("kind = 'record'").join(f.broadcast(bounds), list(KEY))
+    read = job.history.records.where("kind = 'record'").join(f.broadcast(bounds), list(KEY))
     asked = read.where("offset BETWEEN offset_min AND offset_max").count()
-    return {"values": one["values"], "records": all_of["records"] - asked}
+    left = clean_of(job.chosen.left_out, ())
+    return one["values"], sum(key.records for key in left.values()) - asked
 
 
 def _write(job: Job, target: Path, tables: dict[str, DataFrame]) -> None:
@@ -211,8 +232,8 @@ def _write(job: Job, target: Path, tables: dict[str, DataFrame]) -> None:
         "sends": history.sends.drop("first"),
         "events": history.events,
     }
-    if job.chosen.blocks is not None:
-        tables["blocks"] = job.chosen.blocks
+    if job.blocks is not None:
+        tables["blocks"] = job.blocks
     assert set(tables) <= set(TABLES)
     for name in TABLES:
         if name in tables:

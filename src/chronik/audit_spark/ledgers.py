@@ -15,6 +15,7 @@ from chronik.audit_spark.wanted import Wanted
 
 COLUMNS = (*Row._fields, *ADDED)
 SCHEMA = schema_of(COLUMNS, TEXTS)
+EVENTS = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for name in COLUMNS])
 ALL = Wanted()
 
 
@@ -34,7 +35,11 @@ def read_events(unit: Unit, wanted: Wanted) -> Iterator[pa.RecordBatch]:
             yield record_batch(rows_at(found, index))
 
 
-def rows_at(found: Ordered, index: Array) -> dict[str, Any]:
+def rows_at(found: Ordered, index: Array, names: Sequence[str] = COLUMNS) -> dict[str, Any]:
     """The columns of some rows of a batch."""
-    columns = {name: found.batch.taken(name, index) for name in Row._fields}
-    return columns | {name: pa.array(column[index]) for name, column in found.added.items()}
+    return {
+        name: pa.array(found.added[name][index])
+        if name in found.added
+        else found.batch.taken(name, index)
+        for name in names
+    }

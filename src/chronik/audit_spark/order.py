@@ -6,6 +6,7 @@ each record and acked send the row before it at the same key (`before_*`). It al
 intents whose outcome was not written, as `audit.ledger.read_rows` does. All of it in whole batches.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,6 +56,8 @@ class Stored:
         self._batch = batch
         self.rows: int = batch.num_rows
         self._numbers: dict[str, Array] = {}
+        self._runs: dict[str, tuple[list[int], list[str]]] = {}
+        self._equals: dict[tuple[str, str], Array] = {}
 
     def column(self, name: str) -> Any:
         return logical(name, self._batch.column(name))
@@ -74,13 +77,29 @@ class Stored:
 
     def runs(self, name: str) -> tuple[list[int], list[str]]:
         """Where each run of equal texts ends, and the texts."""
+        if name not in self._runs:
+            self._runs[name] = self._found_runs(name)
+        return self._runs[name]
+
+    def runs_within(self, name: str, low: int, high: int) -> Iterator[tuple[int, int, str]]:
+        """The runs of a part of the rows: first row, end and text of each."""
+        ends, texts = self.runs(name)
+        at = bisect_right(ends, low)
+        while low < high:
+            end = min(ends[at], high)
+            yield low, end, texts[at]
+            low, at = end, at + 1
+
+    def _found_runs(self, name: str) -> tuple[list[int], list[str]]:
         column = self._batch.column(name)
         return column.run_ends.to_pylist(), column.values.to_pylist()
 
     def equals(self, name: str, text: str) -> Array:
-        ends, texts = self.runs(name)
-        lengths = np.diff([0, *ends])
-        return np.repeat(np.array([found == text for found in texts], bool), lengths)
+        if (name, text) not in self._equals:
+            ends, texts = self.runs(name)
+            same = np.array([found == text for found in texts], bool)
+            self._equals[name, text] = np.repeat(same, np.diff([0, *ends]))
+        return self._equals[name, text]
 
 
 class Plain(Stored):
@@ -92,7 +111,7 @@ class Plain(Stored):
     def taken(self, name: str, index: Array) -> Any:
         return self.column(name).take(pa.array(index))
 
-    def runs(self, name: str) -> tuple[list[int], list[str]]:
+    def _found_runs(self, name: str) -> tuple[list[int], list[str]]:
         texts = self._batch.column(name).to_pylist()
         ends = [n for n in range(1, self.rows) if texts[n] != texts[n - 1]] + [self.rows]
         return ends, [texts[end - 1] for end in ends]

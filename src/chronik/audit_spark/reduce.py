@@ -1,145 +1,168 @@
 """From all ledgers to the rows that must be judged one by one, and what stands for the others."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chronik.audit.anomaly import Policy
-from chronik.audit_spark.blocks import BLOCK_KEY, sent_blocks
-from chronik.audit_spark.history import KEY, VALUE, Context, settings
-from chronik.audit_spark.ledgers import events
+from chronik.audit.rows import Kind, Outcome, Partition, Row, Value, partition_of, value_of
+from chronik.audit_spark.blocks import Blocks
+from chronik.audit_spark.chosen import Reader, Rows
+from chronik.audit_spark.history import KEY, VALUE
 from chronik.audit_spark.order import Array
-from chronik.audit_spark.realtime import overtaken
-from chronik.audit_spark.screen import spans, suspicious
-from chronik.audit_spark.session import MANY_ROWS, kept_whole, plan_for
-from chronik.audit_spark.sources import Unit
-from chronik.audit_spark.survey import survey
+from chronik.audit_spark.realtime import Sent, overtaken
+from chronik.audit_spark.screen import suspicious
+from chronik.audit_spark.survey import Survey, survey
 from chronik.audit_spark.wanted import Wanted
 
 VALUES_MAX = 100_000
 """More values than this out of place, and all rows are judged."""
 ROWS_SHARE_MAX = 0.5
 """Where more than this would be judged row by row, all rows are."""
+Values = dict[str, Array]
+"""Per sender, sequences in order."""
+
+
+class LeftOut(NamedTuple):
+    """The blocks of all ledgers; the rows of those that are not judged were left out."""
+
+    blocks: Blocks
+    judged: Array
+    """A mask of places."""
 
 
 class Reduced(NamedTuple):
-    """The rows, and what is known of the rest; no context where nothing was left out."""
+    """The rows, and what is known of the rest; nothing of it where no row was left out."""
 
-    rows: DataFrame
-    context: Context | None
-    blocks: DataFrame | None
-    sample: DataFrame | None = None
+    rows: Rows
+    left_out: LeftOut | None = None
+    sample: pa.Table | None = None
     """Events of every `step`-th sequence, where rows were left out."""
     step: int = 1
 
 
-def everything(spark: SparkSession, units: Sequence[Unit]) -> Reduced:
-    rows = events(spark, units).localCheckpoint()
-    count = rows.count()
-    plan_for(spark, count)
-    return Reduced(kept_whole(rows) if count < MANY_ROWS else rows, None, None)
-
-
 def reduced(
-    spark: SparkSession,
-    units: Sequence[Unit],
-    policy: Policy,
-    block_size: int,
-    share_max: float = ROWS_SHARE_MAX,
+    reader: Reader, policy: Policy, block_size: int, share_max: float = ROWS_SHARE_MAX
 ) -> Reduced:
     """Screens the blocks of the logs and reads the rows of those that are not clean."""
-    found, notes, sample, step = survey(spark, units, block_size)
-    plan_for(spark, found.count())
-    bad = suspicious(found, notes, block_size, policy).localCheckpoint()
-    judged = _rows_of(found.join(bad, list(BLOCK_KEY)))
-    if _share_names(found) or judged > share_max * _rows_of(found):
-        return everything(spark, units)
-    rows = notes if bad.isEmpty() else _read(spark, units, bad, block_size, {})
-    more = _late_blocks(found, rows, block_size).join(bad, list(BLOCK_KEY), "left_anti")
-    more = more.localCheckpoint()
-    values = _strange_values(rows)
+    found = survey(reader.spark, reader.units, block_size)
+    if found is None or _share_names(found.blocks):
+        return Reduced(reader.everything())
+    blocks = found.blocks
+    bad = suspicious(blocks, found.notes, policy)
+    if _rows_in(blocks, bad) > share_max * int(blocks.column("rows").sum()):
+        return Reduced(reader.everything())
+    rows = _read(reader, found, bad, {})
+    late = _late(reader.spark, rows, blocks)
+    more = overtaken(blocks, found.notes.clocks, late) & ~bad if late else np.zeros_like(bad)
+    values = _strange_values(reader.spark, rows)
     if sum(map(len, values.values())) > VALUES_MAX:
-        return everything(spark, units)
-    if values or not more.isEmpty():
-        bad = bad.unionByName(more)
-        rows = _read(spark, units, bad, block_size, values)
-    plan_for(spark, rows.count())
-    return Reduced(rows, _context(found, bad, rows, block_size), found, sample, step)
+        return Reduced(reader.everything())
+    if values or more.any():
+        bad |= more
+        rows = _read(reader, found, bad, values)
+    return Reduced(rows, LeftOut(blocks, bad), found.sample, found.step)
 
 
-def _rows_of(found: DataFrame) -> int:
-    (one,) = found.agg(f.coalesce(f.sum("rows"), f.lit(0)).alias("rows")).collect()
-    return int(one["rows"])
+def _rows_in(blocks: Blocks, places: Array) -> int:
+    return int(blocks.column("rows")[places[blocks.place]].sum())
 
 
-def _share_names(found: DataFrame) -> bool:
+def _share_names(blocks: Blocks) -> bool:
     """Two processes send under one name: their sequences say nothing about the values."""
-    sends = found.where("kind = 'send'")
-    names = sends.groupBy("sender_min").agg(f.countDistinct("process").alias("processes"))
-    mixed = sends.where("sender_min != sender_max")
-    return not names.where("processes > 1").isEmpty() or not mixed.isEmpty()
+    low, high = (blocks.column(f"sender_{end}")[blocks.sends] for end in ("min", "max"))
+    named = set(zip(low.tolist(), blocks.process[blocks.sends].tolist(), strict=True))
+    return bool((low != high).any()) or len({name for name, _ in named}) < len(named)
 
 
-def _read(
-    spark: SparkSession,
-    units: Sequence[Unit],
-    bad: DataFrame,
-    block_size: int,
-    values: dict[str, Array],
-) -> DataFrame:
-    numbers: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for one in bad.collect():
-        numbers[one["topic"], one["partition"]].append(one["block"])
-    chosen = {key: np.array(sorted(found), np.int64) for key, found in numbers.items()}
-    wanted = Wanted(everything=False, blocks=chosen, block_size=block_size, values=values)
-    return kept_whole(events(spark, units, wanted))
+def _read(reader: Reader, found: Survey, bad: Array, values: Values) -> Rows:
+    """The notes, the rows of these places, and those of these values."""
+    blocks = found.blocks
+    if not values and not bad.any():
+        return Rows(found.notes.table)
+    wanted = Wanted(
+        everything=False, blocks=blocks.chosen(bad), block_size=blocks.size, values=values
+    )
+    about = _rows_in(blocks, bad) + 2 * sum(map(len, values.values()))
+    return reader.some(wanted, found.notes, about)
 
 
-def _late_blocks(found: DataFrame, rows: DataFrame, block_size: int) -> DataFrame:
-    """Blocks whose acks a send of unknown end may have come too late for."""
-    sender = f.when(f.col("sender") == "", f.col("process")).otherwise(f.col("sender"))
+def _late(spark: SparkSession | None, rows: Rows, blocks: Blocks) -> list[Sent]:
+    """Sends of unknown end that were read: other acks may have come before they began."""
+    few, size = rows.few is not None, blocks.size
+    placed = _late_in(rows.in_memory, size) if few else _late_of(rows.frame(spark), size)
+    numbers = {key: number for number, key in enumerate(blocks.keys)}
+    return [
+        Sent(int(blocks.find(numbers[key], block)), process, begin_ns)
+        for key, block, process, begin_ns in placed
+    ]
+
+
+_Placed = tuple[Partition, int, str, int]
+"""Key, block, producer, and when it began."""
+
+
+def _late_in(rows: list[Row], size: int) -> list[_Placed]:
+    unknown = {
+        value_of(row): row
+        for row in rows
+        if row.kind == Kind.SEND
+        and (row.offset < 0 and row.outcome != Outcome.FAIL and row.begin_ns >= 0)
+    }
+    read = [(row, unknown.get(value_of(row))) for row in rows if row.kind == Kind.RECORD]
+    return [
+        (partition_of(row), row.offset // size, send.process, send.begin_ns)
+        for row, send in read
+        if send is not None and row.offset >= 0
+    ]
+
+
+def _late_of(rows: DataFrame, size: int) -> list[_Placed]:
     unknown = rows.where("kind = 'send' AND offset < 0 AND outcome != 'fail' AND begin_ns >= 0")
-    begun = unknown.select(sender.alias("sender"), "sequence", "process", "begin_ns")
-    read = rows.where("kind = 'record'").select(*VALUE, *KEY, "offset")
-    placed = read.join(begun, list(VALUE)).select(
-        *KEY, f.floor(f.col("offset") / block_size).alias("block"), "process", "begin_ns"
-    )
-    late = placed.groupBy(*BLOCK_KEY, "process").agg(f.max("begin_ns").alias("begin_ns_max"))
-    columns = ("kind", *BLOCK_KEY, "process", "begin_ns_max", "end_ns_min")
-    none = f.lit(None).cast("bigint").alias("end_ns_min")
-    both = found.select(*columns).unionByName(
-        late.select(f.lit("send").alias("kind"), *BLOCK_KEY, "process", "begin_ns_max", none)
-    )
-    return overtaken(both, settings(rows)).distinct()
+    begun = unknown.select(_sender(), "sequence", "process", "begin_ns")
+    block = f.floor(f.col("offset") / size).alias("block")
+    read = rows.where("kind = 'record' AND offset >= 0").select(*VALUE, *KEY, block)
+    placed = read.join(begun, list(VALUE)).groupBy(*KEY, "block", "process")
+    latest = placed.agg(f.max("begin_ns").alias("begin_ns")).collect()
+    return [(Partition(one[0], one[1]), one[2], one[3], one[4]) for one in latest]
 
 
-def _strange_values(rows: DataFrame) -> dict[str, Array]:
+def _sender() -> Column:
+    return (
+        f.when(f.col("sender") == "", f.col("process")).otherwise(f.col("sender")).alias("sender")
+    )
+
+
+def _strange_values(spark: SparkSession | None, rows: Rows) -> Values:
     """Values that were found where no ack says they are: their other places are asked for."""
-    sender = f.when(f.col("sender") == "", f.col("process")).otherwise(f.col("sender"))
-    acked = rows.where("kind = 'send' AND offset >= 0").select(
-        sender.alias("sender"), "sequence", *KEY, "offset"
-    )
-    found = rows.where("kind IN ('record', 'replica')").select(*VALUE, *KEY, "offset")
-    strange = found.join(acked, [*VALUE, *KEY, "offset"], "left_anti").select(*VALUE).distinct()
+    found = _strange_in(rows.in_memory) if rows.few is not None else _strange_of(rows.frame(spark))
     values: dict[str, list[int]] = defaultdict(list)
-    for one in strange.limit(VALUES_MAX + 1).collect():
-        values[one["sender"]].append(one["sequence"])
+    for sender, sequence in found:
+        values[sender].append(sequence)
     return {sender: np.array(sorted(found), np.int64) for sender, found in values.items()}
 
 
-def _context(found: DataFrame, bad: DataFrame, rows: DataFrame, block_size: int) -> Context:
-    """What stands for clean blocks, less the rows of them that were asked for by value."""
-    block = f.floor(f.col("offset") / block_size).alias("block")
-    acked = rows.where("kind = 'send' AND offset >= 0 AND outcome = 'ok'").select(*KEY, block)
-    asked = acked.groupBy(*BLOCK_KEY).agg(f.count("*").alias("asked"))
-    clean = sent_blocks(found).join(bad, list(BLOCK_KEY), "left_anti")
-    left = clean.join(asked, list(BLOCK_KEY), "left").withColumn(
-        "rows", f.col("rows") - f.coalesce("asked", f.lit(0))
+def _strange_in(rows: list[Row]) -> set[Value]:
+    placed = [row for row in rows if row.offset >= 0]
+    acked = {
+        (value_of(row), partition_of(row), row.offset) for row in placed if row.kind == Kind.SEND
+    }
+    return {
+        value_of(row)
+        for row in rows
+        if row.kind in (Kind.RECORD, Kind.REPLICA)
+        and (value_of(row), partition_of(row), row.offset) not in acked
+    }
+
+
+def _strange_of(rows: DataFrame) -> list[tuple[str, int]]:
+    acked = rows.where("kind = 'send' AND offset >= 0").select(
+        _sender(), "sequence", *KEY, "offset"
     )
-    kept = left.select(*BLOCK_KEY, "offset_min", "offset_max", "rows", "end_ns_min")
-    replicas = found.where("kind = 'replica'").select("process").distinct()
-    return Context(spans(found).localCheckpoint(), kept.localCheckpoint(), replicas)
+    found = rows.where("kind IN ('record', 'replica')").select(*VALUE, *KEY, "offset")
+    strange = found.join(acked, [*VALUE, *KEY, "offset"], "left_anti").select(*VALUE).distinct()
+    return [(one[0], one[1]) for one in strange.limit(VALUES_MAX + 1).collect()]

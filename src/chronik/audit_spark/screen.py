@@ -3,159 +3,188 @@
 A block is clean if every stretch that went through it, and every replica that holds it, has
 exactly the acked sends of the block, in order. A clean block can still matter to what happens next
 to it, so the neighbours of the others are judged with them (ADR 8 has the argument for each rule).
+What is left is a history of its own: the rules find in it what they would find in the whole one.
 """
 
-from functools import reduce
+from collections.abc import Callable, Iterator
+from itertools import groupby
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+import numpy as np
 
 from chronik.audit.anomaly import Policy
-from chronik.audit_spark.blocks import BLOCK_KEY, FINGERPRINT, sent_blocks
-from chronik.audit_spark.history import KEY, PLACE, STRETCH, settings, stretches, topics
+from chronik.audit.history import History
+from chronik.audit.rows import Kind, Partition, Row
+from chronik.audit_spark.blocks import FINGERPRINT, Blocks
+from chronik.audit_spark.notes import Notes
+from chronik.audit_spark.order import Array
 from chronik.audit_spark.realtime import overtaken
-from chronik.audit_spark.stalls import stays_of
+
+Rule = Callable[[Blocks, Notes], Array]
 
 
-def suspicious(found: DataFrame, notes: DataFrame, block_size: int, policy: Policy) -> DataFrame:
-    """One row per block that is not clean, or next to one that is not."""
-    sent = sent_blocks(found).localCheckpoint()
-    clients = settings(notes)
-    parts = [
-        _different(found, sent),
-        _unread(found, sent),
-        _passed_over(found, sent, notes),
-        _doubtful(found),
-        _disordered(found, block_size),
-        _out_of_sequence(found),
-        _new_epochs(found),
-        _expiring(found, notes),
-        overtaken(found, clients),
-        _stalled(notes, found, block_size, policy),
-    ]
-    own = reduce(DataFrame.union, [part.select(*BLOCK_KEY) for part in parts]).distinct()
-    return neighbours(own.localCheckpoint(), found)
+def suspicious(blocks: Blocks, notes: Notes, policy: Policy) -> Array:
+    """A mask of the places that are not clean, or next to one that is not."""
+    rules: tuple[Rule, ...] = (
+        _different, _unread, _passed_over, _doubtful, _disordered, _out_of_sequence, _new_epochs,
+        _expiring,
+    )  # fmt: skip
+    bad = overtaken(blocks, notes.clocks) | _stalled(blocks, notes, policy)
+    for rule in rules:
+        bad |= rule(blocks, notes)
+    return neighbours(blocks, bad)
 
 
-def spans(found: DataFrame) -> DataFrame:
-    """One row per stretch with records: first and last offset."""
-    return (
-        found.where("kind = 'record'")
-        .groupBy(*STRETCH)
-        .agg(f.min("offset_min").alias("first"), f.max("offset_max").alias("last"))
-    )
-
-
-def _different(found: DataFrame, sent: DataFrame) -> DataFrame:
+def _different(blocks: Blocks, _: Notes) -> Array:
     """What a stretch or replica has there is not what was sent."""
-    acked = sent.select(*BLOCK_KEY, *(f.col(name).alias(f"sent_{name}") for name in FINGERPRINT))
-    both = found.where("kind != 'send'").join(acked, list(BLOCK_KEY), "left")
-    same = [f.col(name).eqNullSafe(f.col(f"sent_{name}")) for name in FINGERPRINT]
-    return both.where(~reduce(Column.__and__, same))
+    others = np.flatnonzero(~blocks.sends)
+    place = blocks.place[others]
+    differs = np.zeros(len(others), bool)
+    for name in FINGERPRINT:
+        differs |= blocks.column(name)[others] != blocks.sent[name][place]
+    return blocks.marked(others[differs])
 
 
-def _unread(found: DataFrame, sent: DataFrame) -> DataFrame:
+def _unread(blocks: Blocks, _: Notes) -> Array:
     """Nobody read it."""
-    return sent.join(found.where("kind = 'record'"), list(BLOCK_KEY), "left_anti")
+    return blocks.marked(blocks.sends) & ~blocks.marked(blocks.records)
 
 
-def _passed_over(found: DataFrame, sent: DataFrame, notes: DataFrame) -> DataFrame:
+def _passed_over(blocks: Blocks, notes: Notes) -> Array:
     """A stretch went through it and was given nothing there."""
-    through = stretches(notes, spans(found)).select(*STRETCH, "first", "last")
-    crossed = sent.join(f.broadcast(through), list(KEY)).where(
-        "offset_max >= first AND offset_min <= last"
-    )
-    given = found.where("kind = 'record'").select(*STRETCH, "block")
-    return crossed.join(given, [*STRETCH, "block"], "left_anti")
+    mask = np.zeros(blocks.places, bool)
+    is_sent = blocks.sent["rows"] > 0
+    for key, rows, first, last in _stretches(blocks, notes):
+        low, high = blocks.find(key, [first // blocks.size, last // blocks.size + 1])
+        through = is_sent[low:high].copy()
+        through &= blocks.sent["offset_max"][low:high] >= first
+        through &= blocks.sent["offset_min"][low:high] <= last
+        through[blocks.place[rows] - low] = False
+        mask[low:high] |= through
+    return mask
 
 
-def _doubtful(found: DataFrame) -> DataFrame:
+def _stretches(blocks: Blocks, notes: Notes) -> Iterator[tuple[int, Array, int, int]]:
+    """Per stretch with records: key, rows, and the first and last offset that it went through."""
+    rows = np.flatnonzero(blocks.records)
+    names = (blocks.column("stretch"), blocks.key, blocks.process)
+    rows = rows[np.lexsort([column[rows] for column in names])]
+    changed = np.zeros(max(0, len(rows) - 1), bool)
+    for column in names:
+        changed |= column[rows][1:] != column[rows][:-1]
+    low, high = blocks.column("offset_min"), blocks.column("offset_max")
+    for part in np.split(rows, np.flatnonzero(changed) + 1) if len(rows) else ():
+        key, stretch = int(blocks.key[part[0]]), int(names[0][part[0]])
+        place = (blocks.processes[blocks.process[part[0]]], blocks.keys[key], stretch)
+        first = int(low[part].min())
+        yield key, part, min(first, notes.asked.get(place, first)), int(high[part].max())
+
+
+def _doubtful(blocks: Blocks, _: Notes) -> Array:
     """Damage, unknown ends or transactions."""
-    return found.where("doubts > 0 OR disorders > 0")
+    return blocks.marked((blocks.column("doubts") > 0) | (blocks.column("disorders") > 0))
 
 
-def _disordered(found: DataFrame, block_size: int) -> DataFrame:
+def _disordered(blocks: Blocks, _: Notes) -> Array:
     """The rows that should have been followed, by offset."""
-    spanned = found.where("disorders > 0").select(
-        *KEY,
-        f.floor(f.col("before_offset_min") / block_size).alias("low"),
-        f.floor(f.col("before_offset_max") / block_size).alias("high"),
-    )
-    return _inside(found, spanned.distinct(), list(KEY), "block", "block")
+    rows = np.flatnonzero(blocks.column("disorders") > 0)
+    steps = np.zeros(blocks.places + 1, np.int64)
+    bounds = [blocks.column(f"before_offset_{end}")[rows] // blocks.size for end in ("min", "max")]
+    np.add.at(steps, blocks.find(blocks.key[rows], bounds[0]), 1)
+    np.add.at(steps, blocks.find(blocks.key[rows], bounds[1] + 1), -1)
+    return np.cumsum(steps)[:-1] > 0
 
 
-def _out_of_sequence(found: DataFrame) -> DataFrame:
+def _out_of_sequence(blocks: Blocks, _: Notes) -> Array:
     """All sends of a producer whose sequence is in a span that is out of order."""
-    sends = found.where("kind = 'send'")
-    spanned = sends.where("disorders > 0").select(
-        *PLACE,
-        f.col("disorder_sequence_min").alias("low"),
-        f.col("disorder_sequence_max").alias("high"),
-    )
-    return _inside(sends, spanned, list(PLACE), "sequence_min", "sequence_max")
+    disorders, process = blocks.column("disorders") > 0, blocks.process
+    mask = np.zeros(blocks.places, bool)
+    wrong = np.flatnonzero(blocks.sends & disorders)
+    for key, who in set(zip(blocks.key[wrong].tolist(), process[wrong].tolist(), strict=True)):
+        own = np.flatnonzero(blocks.sends & (blocks.key == key) & (process == who))
+        spans = own[disorders[own]]
+        low = blocks.column("disorder_sequence_min")[spans]
+        order = np.argsort(low)
+        reach = np.maximum.accumulate(blocks.column("disorder_sequence_max")[spans][order])
+        before = np.searchsorted(low[order], blocks.column("sequence_max")[own], side="right")
+        inside = (before > 0) & (reach[before - 1] >= blocks.column("sequence_min")[own])
+        mask |= blocks.marked(own[inside])
+    return mask
 
 
-def _inside(
-    found: DataFrame, spanned: DataFrame, keys: list[str], first: str, last: str
-) -> DataFrame:
-    overlap = (f.col(last) >= f.col("low")) & (f.col(first) <= f.col("high"))
-    return found.join(f.broadcast(spanned), keys).where(overlap)
-
-
-def _new_epochs(found: DataFrame) -> DataFrame:
+def _new_epochs(blocks: Blocks, _: Notes) -> Array:
     """The leader epoch changes inside it, or is lower than in the block before."""
-    read = (
-        found.where("kind = 'record'")
-        .groupBy(*BLOCK_KEY)
-        .agg(f.min("epoch_min").alias("low"), f.max("epoch_max").alias("high"))
-    )
-    order = Window.partitionBy(*KEY).orderBy("block")
-    known = read.where("high >= 0").withColumns(
-        {"before": f.lag("high").over(order), "after": f.lead("low").over(order)}
-    )
-    return known.where("low != high OR low < before OR after < high")
+    low = blocks.per_place(blocks.records, "epoch_min", np.minimum, 1 << 62)
+    high = blocks.per_place(blocks.records, "epoch_max", np.maximum, -1)
+    known = np.flatnonzero(high >= 0)
+    low, high, key = low[known], high[known], blocks.place_key[known]
+    wrong = low != high
+    fell = (low[1:] < high[:-1]) & (key[1:] == key[:-1])
+    wrong[1:] |= fell
+    wrong[:-1] |= fell
+    mask = np.zeros(blocks.places, bool)
+    mask[known[wrong]] = True
+    return mask
 
 
-def _expiring(found: DataFrame, notes: DataFrame) -> DataFrame:
-    """The log starts inside it, or its topic is compacted."""
-    started = notes.where("kind = 'log'").groupBy(*KEY).agg(f.max("position").alias("start"))
-    cut = found.join(f.broadcast(started), list(KEY)).where(
-        "offset_min < start AND offset_max >= start"
-    )
-    compact = topics(notes).where("compact").select("topic")
-    whole = found.join(f.broadcast(compact), "topic", "left_semi")
-    return cut.select(*BLOCK_KEY).unionByName(whole.select(*BLOCK_KEY))
+def _expiring(blocks: Blocks, notes: Notes) -> Array:
+    """The log starts in it, or its topic is compacted."""
+    mask = np.zeros(blocks.places, bool)
+    highest = blocks.per_place(slice(None), "offset_max", np.maximum, -1)
+    for number, key in enumerate(blocks.keys):
+        low, high = blocks.find(number, 0), blocks.find(number + 1, 0)
+        start = notes.history.logs[key].start
+        if start > 0:
+            behind = low + np.flatnonzero(highest[low:high] >= start)
+            mask[behind[:1]] = True
+        if "compact" in notes.history.topics.get(key.topic, {}).get("cleanup.policy", ""):
+            mask[low:high] = True
+    return mask
 
 
-def _stalled(notes: DataFrame, found: DataFrame, block_size: int, policy: Policy) -> DataFrame:
-    """A consumer stayed long at a position inside it."""
-    long = stays_of(notes).where(f.col("at_end_last") - f.col("at_end_first") >= policy.stall_ns)
-    places = long.select(*KEY, f.floor(f.col("position") / block_size).alias("block")).distinct()
-    return found.join(f.broadcast(places), list(BLOCK_KEY), "left_semi")
+def _stalled(blocks: Blocks, notes: Notes, policy: Policy) -> Array:
+    """A consumer stayed long at a position inside it, or before it though it was acked first."""
+    mask = np.zeros(blocks.places, bool)
+    numbers = {key: number for number, key in enumerate(blocks.keys)}
+    plain = blocks.sends & (blocks.column("doubts") == 0)
+    acked = blocks.per_place(plain, "end_ns_min", np.minimum, 1 << 62)
+    for key, position in _long_stays(notes.history, policy):
+        if key in numbers and position >= 0:
+            block, end = position // blocks.size, blocks.find(numbers[key] + 1, 0)
+            inside, behind = blocks.find(numbers[key], [block, block + 1])
+            mask[inside:behind] = True
+            if behind < end:
+                mask[behind + acked[behind:end].argmin()] = True
+    return mask
 
 
-def neighbours(own: DataFrame, found: DataFrame) -> DataFrame:
-    """One row per block of these and per block next to one: of the key, and of each producer.
+def _long_stays(history: History, policy: Policy) -> Iterator[tuple[Partition, int]]:
+    def place(row: Row) -> tuple[str, str, int]:
+        return row.process, row.topic, row.partition
+
+    polls = [row for row in history.by_kind[Kind.POLL] if row.partition >= 0]
+    for (_, topic, partition), rows in groupby(sorted(polls, key=place), place):
+        for position, stay in groupby(rows, lambda row: row.position):
+            at_end = [row.end_ns for row in stay if row.offset == position]
+            if at_end and at_end[-1] - at_end[0] >= policy.stall_ns:
+                yield Partition(topic, partition), position
+
+
+def neighbours(blocks: Blocks, bad: Array) -> Array:
+    """These places, and those next to one: of the key, and of each producer.
 
     A step over a bad block ends in the next one; a send of unknown end that was read there is
     judged with the nearest sends of its producer.
     """
-    marked = own.withColumn("bad", f.lit(True))
-    of_key = found.select(*BLOCK_KEY).withColumn("process", f.lit("")).distinct()
-    sends = found.where("kind = 'send'").select(*BLOCK_KEY, "process").distinct()
-    producers = sends.select(*KEY, "process").distinct()
-    beside = marked.join(producers, list(KEY)).withColumn("own", f.lit(False))
-    lists = (
-        of_key.unionByName(sends)
-        .withColumn("own", f.lit(True))
-        .join(marked, list(BLOCK_KEY), "left")
-        .unionByName(beside)
-        .groupBy(*BLOCK_KEY, "process")
-        .agg(f.max("own").alias("own"), f.max("bad").alias("bad"))
-    )
-    order = Window.partitionBy(*KEY, "process").orderBy("block")
-    near = lists.withColumns(
-        {"before": f.lag("bad").over(order), "after": f.lead("bad").over(order)}
-    )
-    kept = near.where("own AND (bad OR before OR after)").select(*BLOCK_KEY)
-    return kept.unionByName(own).distinct()
+    near = bad.copy()
+    same = blocks.place_key[1:] == blocks.place_key[:-1]
+    near[1:] |= bad[:-1] & same
+    near[:-1] |= bad[1:] & same
+    index = np.flatnonzero(bad)
+    for key, own in blocks.by_producer():
+        others = index[blocks.place_key[index] == key]
+        if len(others):
+            before = np.searchsorted(own, others) - 1
+            near[own[before[before >= 0]]] = True
+            behind = np.searchsorted(own, others, side="right")
+            near[own[behind[behind < len(own)]]] = True
+    return near

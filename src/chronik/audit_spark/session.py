@@ -23,7 +23,8 @@ def audit_session(
 ) -> SparkSession:
     """The running session, or a new one for about so many events."""
     settings = _SETTINGS | dict(conf or {})
-    return session(master, app="chronik audit", quick=events < SMALL_EVENTS, conf=settings)
+    quick = events < SMALL_EVENTS
+    return session(master, app="chronik audit", quick=quick, conf=settings, knows_format=False)
 
 
 FEW_ROWS = 20_000

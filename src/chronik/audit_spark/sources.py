@@ -1,6 +1,11 @@
-"""Files as Spark tables, one task per file, in Arrow batches from end to end."""
+"""Files as Spark tables, one task per process, in Arrow batches from end to end.
 
-from collections.abc import Callable, Iterator, Sequence
+`read_files` gives a table of any size that stays with Spark; `gathered` brings small tables to the
+driver in one plain job, without the seconds that planning and compiling a query take.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +18,8 @@ File = tuple[int, str]
 Unit = Sequence[File]
 """Files that are read by one task, one after the other."""
 Read = Callable[[Unit], Iterator[pa.RecordBatch]]
+Gather = Callable[[Unit], Iterable[tuple[str, pa.Table]]]
+"""Names tables, and gives what a unit adds to each; without any, it would be too much."""
 FORMAT = "chronik-files"
 
 
@@ -68,6 +75,14 @@ def schema_of(columns: Sequence[str], texts: Sequence[str]) -> str:
     return ", ".join(f"`{name}` {'string' if name in texts else 'bigint'}" for name in columns)
 
 
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A small table for Spark, which takes none without rows."""
+    if table.num_rows:
+        return spark.createDataFrame(table)
+    texts = [field.name for field in table.schema if field.type == pa.string()]
+    return spark.createDataFrame([], schema_of(table.column_names, texts))
+
+
 def record_batch(columns: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
@@ -76,3 +91,50 @@ def record_batch(columns: dict[str, Any]) -> pa.RecordBatch:
         ],
         names=list(columns),
     )
+
+
+def gathered(
+    spark: SparkSession | None,
+    units: Sequence[Unit],
+    schemas: Mapping[str, pa.Schema],
+    gather: Gather,
+) -> dict[str, pa.Table] | None:
+    """The tables that all tasks give together; None where one of them had too much to give.
+
+    For what is small by nature or bounded by the task: all of it is in memory at once. Without a
+    session the tasks run here, one after the other.
+    """
+    largest_first = sorted(units, key=lambda unit: bytes_of([unit]), reverse=True)
+
+    def run(unit: Unit) -> list[tuple[str, bytes]]:
+        return [(name, packed(table)) for name, table in gather(unit)]
+
+    if spark is None:
+        given = [run(unit) for unit in units]
+    else:
+        given = spark.sparkContext.parallelize(largest_first, len(units)).map(run).collect()
+    if not all(given):
+        return None
+    parts = [(name, unpacked(data)) for part in given for name, data in part]
+    return {
+        name: pa.concat_tables([schema.empty_table(), *(t for n, t in parts if n == name)])
+        for name, schema in schemas.items()
+    }
+
+
+def bytes_of(units: Iterable[Unit]) -> int:
+    return sum(Path(name).stat().st_size for unit in units for _, name in unit)
+
+
+def packed(table: pa.Table) -> bytes:
+    """As it goes from a task to the driver."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpacked(data: bytes) -> pa.Table:
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()

@@ -61,15 +61,13 @@ class Wanted:
     def _choose_values(
         self, found: Ordered, segment: Segment, sequences: Array, chosen: Array
     ) -> None:
-        start = segment.low
-        for end, sender in zip(*found.batch.runs("sender"), strict=True):
-            stop = min(end, segment.high)
-            name = sender or (segment.process if segment.kind == Kind.SEND else "")
-            values = self.values.get(name)
-            if start < stop and values is not None:
-                part = slice(start - segment.low, stop - segment.low)
+        for low, end, sender in found.batch.runs_within("sender", segment.low, segment.high):
+            values = self.values.get(
+                sender or (segment.process if segment.kind == Kind.SEND else "")
+            )
+            if values is not None:
+                part = slice(low - segment.low, end - segment.low)
                 chosen[part] |= _contains(values, sequences[part])
-            start = max(start, stop)
 
 
 def _contains(ordered: Array, values: Array) -> Array:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,19 @@ def session(
     quick: bool = True,
     conf: Mapping[str, str] | None = None,
     log: Path | None = None,
+    knows_format: bool = True,
 ) -> SparkSession:
     """The running session, or a new one, that knows the format "chronik".
 
-    log: a file for what the JVM would write to the terminal.
+    log: a file for what the JVM would write to the terminal. knows_format: what only runs plain
+    jobs does without it, and without the second that Spark's SQL takes to begin.
     """
     active = SparkSession.getActiveSession()
     if active is None:
         wanted = start_jvm(master, app=app, quick=quick, conf=conf, log=log)
         active = SparkSession.builder.config(conf=wanted).getOrCreate()
-    register(active)
+    if knows_format:
+        register(active)
     return active
 
 
@@ -146,8 +150,12 @@ def java_command() -> str | None:
 def java_version() -> int | None:
     """The major version of the Java that Spark would use; None where there is none."""
     java = java_command()
-    if java is None:
-        return None
+    return None if java is None else _version_of(java)
+
+
+@cache
+def _version_of(java: str) -> int | None:
+    """Asked once: it starts a JVM."""
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except OSError:
