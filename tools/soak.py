@@ -138,7 +138,7 @@ def pieces() -> Iterator[Piece]:
 
 
 def pipeline() -> Iterator[Piece]:
-    """Ten kills per piece, three seeds of each kind; of the whole command with Spark four."""
+    """Ten kills per piece, three seeds of each kind; of the whole command with Spark three."""
     for seed in (7, 8, 9):
         for name, kind in PIPELINE_KILLS.items():
             test_name = kind.replace("[", f"[{seed}-") if "[" in kind else f"{kind}[{seed}]"

@@ -61,6 +61,11 @@ def test_a_query_that_cannot_be_answered_is_told_in_a_line(
     [
         (["--mode", "protobuf"], "--registry"),
         (["--registry", "http://localhost:8081"], "--mode"),
+        (["--topic-mode", "t=avro"], "--registry"),
+        (["--topic-mode", "t=xml"], "is no mode"),
+        (["--topic-mode", "other=raw"], "none of the topics"),
+        (["--alias", "other=raw"], "none of the topics"),
+        (["-X", "security.protocol=SSL"], "No such option"),
         (["--format", "delta", "--catalog", "type=rest"], "no catalog"),
         (["--format", "delta", "--partition-by", "day(timestamp)"], "no partition transforms"),
     ],

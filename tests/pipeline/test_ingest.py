@@ -281,3 +281,17 @@ def test_duckdb_and_pyiceberg_read_the_same(log: Log, tmp_path: Path) -> None:
     rows = rows_of(table)
     lengths = sum(len(row[3] or b"") for row in rows)
     assert counted == (len(rows), sum(row[1] for row in rows), lengths)
+
+
+def test_topics_of_one_job_have_modes_and_names_of_their_own(log: Log, tmp_path: Path) -> None:
+    events, bytes_only = log.topic(name=f"a.{log.topic()}"), log.topic()
+    for topic in (events, bytes_only):
+        log.send(topic, [(None, b'{"n": 1}')])
+    given = Job(log.bootstrap, Warehouse(tmp_path), "json", records_max=10)
+    given.modes, given.aliases = {bytes_only: "raw"}, {events: "events"}
+    assert [ingest_topic(given, one).table for one in (events, bytes_only)] == [
+        "events",
+        bytes_only.replace("-", "_"),
+    ]
+    found = [Warehouse(tmp_path).existing(one) for one in (events, bytes_only)]
+    assert ["n" in one.schema().names for one in found if one is not None] == [True, False]

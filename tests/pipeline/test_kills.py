@@ -29,7 +29,7 @@ from chronik.pipeline.warehouse import Warehouse, data_files, state_of, table_na
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
 POINTS, POINTS_SOAK = 2, 10
-SPARK_KILLS = 4
+SPARK_KILLS = 3
 KILLED = -signal.SIGKILL
 TIMED_OUT = -signal.SIGALRM
 SEEDS = [7, pytest.param(8, marks=pytest.mark.soak), pytest.param(9, marks=pytest.mark.soak)]
@@ -297,7 +297,7 @@ def test_the_command_may_die_with_spark_and_all(
     for number in range(SPARK_KILLS):
         log.send(topic, numbered(20_000 * number, 20_000 * number + 20_000))
         moment = chance.uniform(0, 2)
-        running = start_command(log, tmp_path, topic)
+        running = start_command(log, tmp_path, topic, "--records-per-commit", "500")
         wait_for_commits(tmp_path, topic, number)
         time.sleep(moment)
         running.kill()
@@ -311,7 +311,7 @@ def test_the_command_may_die_with_spark_and_all(
 
 def start_command(log: Log, place: Path, topic: str, *more: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "chronik", "pipeline", "ingest", topic, *more]
-    command += ["-b", log.bootstrap, "-w", str(place), "--records-per-commit", "500"]
+    command += ["-b", log.bootstrap, "-w", str(place)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronik.cli._client import require_reachable
-from chronik.cli._options import client_options, topic_name
+from chronik.cli._options import bootstrap_option, topic_name
 from chronik.cli._output import count_text, note, print_table
 from chronik.cli._pipeline import (
     catalog_option,
@@ -46,6 +46,14 @@ def command() -> None:
     show_default=True,
     help="raw: key and value as bytes. json: a typed column per field. avro, protobuf: the "
     "same, with the schemas of a registry.",
+)
+@click.option(
+    "--topic-mode",
+    "modes",
+    multiple=True,
+    metavar="TOPIC=MODE",
+    callback=pairs,
+    help="Another mode for one of the topics.",
 )
 @click.option(
     "--registry", metavar="URL", help="The schema registry, for --mode avro and protobuf."
@@ -87,7 +95,7 @@ def command() -> None:
 @catalog_option
 @warehouse_option
 @master_option
-@client_options
+@bootstrap_option
 @pipeline_command
 def ingest(
     topics: tuple[str, ...],
@@ -100,7 +108,6 @@ def ingest(
     warehouse: str,
     master: str,
     bootstrap: str,
-    extra: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Move the records of TOPICS into tables of the warehouse.
@@ -112,6 +119,7 @@ def ingest(
     chronik pipeline ingest orders payments --warehouse /data/warehouse --prove --once
     chronik pipeline ingest shop.orders --alias shop.orders=orders --partition-by 'day(timestamp)'
     chronik pipeline ingest orders --mode avro --registry http://localhost:8081 --once
+    chronik pipeline ingest orders audit --mode json --topic-mode audit=raw --once
     chronik pipeline ingest orders --format delta --once
     """
     from chronik.pipeline.ingest import Job, ingest_forever, ingest_topic, on_spark, waiting
@@ -120,7 +128,7 @@ def ingest(
     if proving and not once:
         raise click.UsageError("--prove needs an end: add --once")
     require_format(table_format, catalog, options["partition_by"])
-    settings = _job_settings(**options)
+    settings = _job_settings(topics, **options)
     require_master(master)
     require_java()
     require_reachable(bootstrap)
@@ -144,7 +152,9 @@ def ingest(
 
 
 def _job_settings(
+    topics: tuple[str, ...],
     mode: str,
+    modes: dict[str, str],
     registry: str | None,
     registry_config: dict[str, str],
     partition_by: str,
@@ -153,14 +163,21 @@ def _job_settings(
 ) -> dict[str, Any]:
     """The options that make a job, validated before anything opens."""
     from chronik.pipeline import avro_table, protobuf_schema
+    from chronik.pipeline.modes import MODES
     from chronik.pipeline.partitioning import BadPartitioning, parse
     from chronik.pipeline.registry import Registry
 
-    if (mode in {"avro", "protobuf"}) != (registry is not None):
+    _check_names(topics, {"--topic-mode": modes, "--alias": aliases})
+    used = {modes.get(topic, mode) for topic in topics}
+    if unknown := used - set(MODES):
+        raise click.BadParameter(
+            f"'{min(unknown)}' is no mode: {', '.join(MODES)}", param_hint="--topic-mode"
+        )
+    if bool(used & {"avro", "protobuf"}) != (registry is not None):
         raise click.UsageError("--mode avro or protobuf and --registry go together")
-    if mode == "protobuf":
+    if "protobuf" in used:
         protobuf_schema.require()
-    if mode == "avro":
+    if "avro" in used:
         avro_table.fastavro()
     try:
         by = parse(partition_by)
@@ -171,11 +188,22 @@ def _job_settings(
         schemas.require()
     return {
         "mode": mode,
+        "modes": modes,
         "registry": schemas,
         "partition_by": by,
         "aliases": aliases,
         "records_max": records_per_commit,
     }
+
+
+def _check_names(topics: tuple[str, ...], given: dict[str, dict[str, str]]) -> None:
+    """An option about a topic that is not ingested is a mistake."""
+    for option, of_topics in given.items():
+        for topic in of_topics:
+            if topic not in topics:
+                raise click.BadParameter(
+                    f"'{topic}' is none of the topics: {', '.join(topics)}", param_hint=option
+                )
 
 
 def _show_progress(progress: "Progress") -> None:
@@ -226,7 +254,7 @@ def _show_verdict(verdict: "Verdict") -> None:
 @catalog_option
 @warehouse_option
 @master_option
-@client_options
+@bootstrap_option
 @pipeline_command
 def prove_command(
     topics: tuple[str, ...],
@@ -236,7 +264,6 @@ def prove_command(
     warehouse: str,
     master: str,
     bootstrap: str,
-    extra: tuple[str, ...],
 ) -> None:
     """Compare tables with the log, record by record; ends with 1 where they differ."""
     from chronik.pipeline.proof import prove

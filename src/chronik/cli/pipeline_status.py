@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronik.cli._client import require_reachable
-from chronik.cli._options import client_options
+from chronik.cli._options import bootstrap_option
 from chronik.cli._output import json_option, note, print_json, print_table, size_text
 from chronik.cli._pipeline import (
     catalog_option,
@@ -38,7 +38,7 @@ CLEAR = "\033[H\033[2J\033[3J"
 @json_option
 @catalog_option
 @warehouse_option
-@client_options
+@bootstrap_option
 @pipeline_command
 def command(
     cold: bool,
@@ -48,7 +48,6 @@ def command(
     catalog: dict[str, str],
     warehouse: str,
     bootstrap: str,
-    extra: tuple[str, ...],
 ) -> None:
     """Show lag per partition, the rate, the last commit and bad records. Needs no Spark.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from chronik.cli._client import require_reachable
-from chronik.cli._options import client_options
+from chronik.cli._options import bootstrap_option
 from chronik.cli._output import json_option, note, print_table
 from chronik.cli._pipeline import (
     catalog_option,
@@ -62,7 +62,7 @@ EVIDENCE = ("chronik-data", "chronik-run", "chronik-verify")
 @catalog_option
 @warehouse_option
 @master_option
-@client_options
+@bootstrap_option
 @pipeline_command
 def command(
     query_text: str,
@@ -77,7 +77,6 @@ def command(
     warehouse: str,
     master: str,
     bootstrap: str,
-    extra: tuple[str, ...],
 ) -> None:
     """Answer a SQL query over the tables of the warehouse and what the log has after them.
 

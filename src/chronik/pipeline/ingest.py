@@ -91,6 +91,8 @@ class Job:
     registry: Registry | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Topic to table, where the table is not to have the topic's name."""
+    modes: Mapping[str, str] = field(default_factory=dict)
+    """Topic to mode, where it is not `mode`."""
     counters: Counters = field(default_factory=Counters)
     progress: Callable[[Progress], None] = lambda _: None
 
@@ -208,11 +210,12 @@ def _batches(
 def open_table(job: Job, topic: str) -> IngestTable:
     """The topic's table, made if need be, its dead letters settled."""
     name = job.aliases.get(topic) or table_name(topic)
-    properties = {TOPIC: topic, MODE: job.mode}
+    mode = job.modes.get(topic, job.mode)
+    properties = {TOPIC: topic, MODE: mode}
     if job.partition_by:
         properties[PARTITION_BY] = ";".join(map(str, job.partition_by))
-    by = [(modes.place_column(job.mode, one.column), one) for one in job.partition_by]
-    table = job.warehouse.open(name, modes.schema_of(job.mode), properties, by)
+    by = [(modes.place_column(mode, one.column), one) for one in job.partition_by]
+    table = job.warehouse.open(name, modes.schema_of(mode), properties, by)
     for told, wanted in properties.items():
         if table.properties.get(told) != wanted:
             raise IngestError(
