@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chronik.cli._client import connect_error, unknown_topic
+from chronik.cli._output import note
 
 if TYPE_CHECKING:
     from chronik.pipeline.ingest_metrics import Counters
@@ -63,3 +64,4 @@ def serve_metrics(counters: "Counters", port: int) -> None:
             "0 takes a free one",
             param_hint="--metrics-port",
         ) from error
+    note(f"Metrics are at http://127.0.0.1:{counters.port}/metrics")

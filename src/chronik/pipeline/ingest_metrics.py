@@ -37,6 +37,8 @@ class Counters:
     def __init__(self) -> None:
         self._topics: dict[str, TopicCounters] = {}
         self._lock = threading.Lock()
+        self.port = 0
+        """Where they are served."""
 
     def committed(self, topic: str, counts: Counts, committed_ms: int) -> None:
         """After each commit."""
@@ -89,6 +91,7 @@ class Counters:
     def serve(self, port: int, host: str = "127.0.0.1") -> Callable[[], None]:
         """Answers on `/metrics` from a thread; returns what stops it."""
         server, thread = start_http_server(port, host, self._registry())
+        self.port = server.server_port
 
         def stop() -> None:
             server.shutdown()
