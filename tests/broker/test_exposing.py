@@ -59,8 +59,10 @@ def test_followers_fetch_what_is_not_synced_and_clients_wait_for_it() -> None:
         assert list(offered(partition)) == [0, 1]
         assert (partition.state.durable_end, partition.state.high_watermark) == (1, 1)
         assert not world.answers
+        woken.clear()
         world.disk.step()
         assert world.answers == [(1, OK)]
+        assert not woken, "they know of it"
         assert partition.state.high_watermark == 1, "the follower has not said that it has it"
         fetched(partition, 2)
         assert [offset for offset, _ in contents(partition)] == [0, 1]

@@ -237,7 +237,7 @@ class Partition:
         self.durable_waiters.reached(self.state.durable_end)
         if moved:
             self._watermark_moved()
-        else:
+        elif not write.exposed:
             self._wake(self.follower_waiters)
 
     def refused(self, write: Write, code: ErrorCode) -> None:
