@@ -138,8 +138,11 @@ def units(*, retried: bool) -> list[list[Row]]:
     return found
 
 
-def many(scale: int) -> list[list[Row]]:
-    """A correct broker, each mutation, and histories wrong in ways that nobody thought of."""
-    histories = worlds(10 * scale) + mutated(2 * scale, 300)
-    histories += [disturbed(rows, seed) for seed, rows in enumerate(worlds(15 * scale))]
-    return histories + [disturbed(clean(100, seed=seed), seed) for seed in range(20 * scale)]
+def many() -> list[list[Row]]:
+    """A correct broker, each mutation, and histories wrong in ways that nobody thought of.
+
+    Fewer rows than Spark would compile its plans for.
+    """
+    histories = worlds(10) + mutated(2, 150)
+    histories += [disturbed(rows, seed) for seed, rows in enumerate(worlds(15))]
+    return histories + [disturbed(clean(100, seed=seed), seed) for seed in range(20)]

@@ -27,7 +27,7 @@ def found_by_spark(spark: Any, path: Path, policy: Policy, block_size: int | Non
         chosen = reduced(reader, policy, block_size, share_max=1.0)
     assert chosen.rows.few is None
     assert (chosen.left_out is None) == (block_size is None), "something must be left out"
-    rows = chosen.rows.frame(spark)
+    rows = chosen.rows.frame()
     context = context_of(spark, chosen.left_out, rows) if chosen.left_out else None
     found = judge_history(history(rows, context), policy).collect()
     return grouped(
@@ -37,12 +37,12 @@ def found_by_spark(spark: Any, path: Path, policy: Policy, block_size: int | Non
 
 
 def test_rules_on_spark_find_what_the_oracle_finds(spark: Any, tmp_path: Path) -> None:
-    one = case(tmp_path, units(retried=False) + many(1), Policy())
+    one = case(tmp_path, units(retried=False) + many(), Policy())
     check(one, found_by_spark(spark, one.path, one.policy, None))
 
 
 def test_rules_on_spark_find_it_among_screened_blocks(spark: Any, tmp_path: Path) -> None:
-    one = case(tmp_path, units(retried=False) + many(1), Policy())
+    one = case(tmp_path, units(retried=False) + many(), Policy())
     check(one, found_by_spark(spark, one.path, one.policy, 4))
 
 

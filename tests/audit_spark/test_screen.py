@@ -52,7 +52,7 @@ def found_in_memory(path: Path, policy: Policy, block_size: int) -> Found:
 
 @pytest.mark.parametrize("block_size", [2, 4, 32])
 def test_every_history_has_the_findings_of_the_oracle(tmp_path: Path, block_size: int) -> None:
-    one = case(tmp_path, units(retried=False) + many(1), Policy())
+    one = case(tmp_path, units(retried=False) + many(), Policy())
     check(one, found_in_memory(one.path, one.policy, block_size))
 
 

@@ -12,7 +12,7 @@ from chronik.audit.rows import Row
 from chronik.audit_spark.ledgers import EVENTS, events, read_events
 from chronik.audit_spark.notes import Notes, rows_of
 from chronik.audit_spark.session import MANY_ROWS, kept_whole, plan_for
-from chronik.audit_spark.sources import Unit, bytes_of, frame_of, gathered
+from chronik.audit_spark.sources import Unit, bytes_of, gathered
 from chronik.audit_spark.wanted import Wanted
 
 FEW_ROWS_MAX = 300_000
@@ -22,7 +22,7 @@ LEAST_BYTES = 6
 
 
 class Rows:
-    """Events with their lines; `few` only if they are few."""
+    """Events with their lines, in one of two ways."""
 
     def __init__(self, few: pa.Table | None, many: DataFrame | None = None) -> None:
         self.few, self._many = few, many
@@ -32,13 +32,8 @@ class Rows:
         assert self.few is not None
         return rows_of(self.few)
 
-    def frame(self, spark: SparkSession | None) -> DataFrame:
-        """The same for Spark, whose plans are made for so many rows from here on."""
-        if self._many is None:
-            assert self.few is not None
-            assert spark is not None
-            self._many = kept_whole(frame_of(spark, self.few))
-            plan_for(spark, self.few.num_rows)
+    def frame(self) -> DataFrame:
+        assert self._many is not None
         return self._many
 
 
@@ -51,9 +46,13 @@ class Reader(NamedTuple):
     spark: SparkSession | None
     units: Sequence[Unit]
     few_max: int = FEW_ROWS_MAX
+    """With 0 all are many."""
+
+    def are_few(self, rows: int) -> bool:
+        return self.few_max > 0 and rows <= self.few_max
 
     def everything(self) -> Rows:
-        if bytes_of(self.units) <= self.few_max * LEAST_BYTES:
+        if self.are_few(bytes_of(self.units) // LEAST_BYTES):
             few = self._gathered(Wanted())
             if few is not None:
                 return Rows(few)
@@ -65,7 +64,7 @@ class Reader(NamedTuple):
 
     def some(self, wanted: Wanted, notes: Notes, about: int) -> Rows:
         """The notes, and what else is wanted: about so many rows."""
-        if about + notes.table.num_rows <= self.few_max:
+        if self.are_few(about + notes.table.num_rows):
             few = self._gathered(replace(wanted, notes=False))
             if few is not None:
                 return Rows(pa.concat_tables([notes.table, few]))

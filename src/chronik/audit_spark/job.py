@@ -86,21 +86,20 @@ def audit_ledgers(
 ) -> Verdict:
     """The verdict on ledger files, equal to `audit.verdict.judge` on their rows."""
     units = units_of(files)
-    few_max = 0 if options.exact_joins else options.few_rows_max
-    reader = Reader(spark, units, few_max)
+    for_tables = options.exact_joins or options.tables or options.traces or options.replicas
+    reader = Reader(spark, units, 0 if for_tables else options.few_rows_max)
     if options.exact_joins or (options.block_size is None and bytes_of(units) < SMALL_BYTES):
         chosen = Reduced(reader.everything())
     else:
         about = bytes_of(units) // LEAST_BYTES
         chosen = reduced(reader, policy, options.block_size or block_size_for(about))
-    needs_tables = options.tables or options.traces or options.replicas
-    if chosen.rows.few is not None and not needs_tables:
+    if chosen.rows.few is not None:
         return judged_in_memory(chosen, policy, plots=options.plots)
     return _judged_by_spark(_job(spark, options, chosen), policy)
 
 
 def _job(spark: SparkSession, options: Options, chosen: Reduced) -> Job:
-    rows, left_out = chosen.rows.frame(spark), chosen.left_out
+    rows, left_out = chosen.rows.frame(), chosen.left_out
     context = context_of(spark, left_out, rows) if left_out else None
     blocks = frame_of(spark, left_out.blocks.table) if left_out else None
     return Job(spark, options, chosen, tables_of.history(rows, context), blocks)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from chronik.audit.anomaly import Policy
@@ -57,9 +57,9 @@ def reduced(
     if _rows_in(blocks, bad) > share_max * int(blocks.column("rows").sum()):
         return Reduced(reader.everything())
     rows = _read(reader, found, bad, {})
-    late = _late(reader.spark, rows, blocks)
+    late = _late(rows, blocks)
     more = overtaken(blocks, found.notes.clocks, late) & ~bad if late else np.zeros_like(bad)
-    values = _strange_values(reader.spark, rows)
+    values = _strange_values(rows)
     if sum(map(len, values.values())) > VALUES_MAX:
         return Reduced(reader.everything())
     if values or more.any():
@@ -82,7 +82,7 @@ def _share_names(blocks: Blocks) -> bool:
 def _read(reader: Reader, found: Survey, bad: Array, values: Values) -> Rows:
     """The notes, the rows of these places, and those of these values."""
     blocks = found.blocks
-    if not values and not bad.any():
+    if not values and not bad.any() and reader.are_few(found.notes.table.num_rows):
         return Rows(found.notes.table)
     wanted = Wanted(
         everything=False, blocks=blocks.chosen(bad), block_size=blocks.size, values=values
@@ -91,10 +91,10 @@ def _read(reader: Reader, found: Survey, bad: Array, values: Values) -> Rows:
     return reader.some(wanted, found.notes, about)
 
 
-def _late(spark: SparkSession | None, rows: Rows, blocks: Blocks) -> list[Sent]:
+def _late(rows: Rows, blocks: Blocks) -> list[Sent]:
     """Sends of unknown end that were read: other acks may have come before they began."""
     few, size = rows.few is not None, blocks.size
-    placed = _late_in(rows.in_memory, size) if few else _late_of(rows.frame(spark), size)
+    placed = _late_in(rows.in_memory, size) if few else _late_of(rows.frame(), size)
     numbers = {key: number for number, key in enumerate(blocks.keys)}
     return [
         Sent(int(blocks.find(numbers[key], block)), process, begin_ns)
@@ -137,9 +137,9 @@ def _sender() -> Column:
     )
 
 
-def _strange_values(spark: SparkSession | None, rows: Rows) -> Values:
+def _strange_values(rows: Rows) -> Values:
     """Values that were found where no ack says they are: their other places are asked for."""
-    found = _strange_in(rows.in_memory) if rows.few is not None else _strange_of(rows.frame(spark))
+    found = _strange_in(rows.in_memory) if rows.few is not None else _strange_of(rows.frame())
     values: dict[str, list[int]] = defaultdict(list)
     for sender, sequence in found:
         values[sender].append(sequence)

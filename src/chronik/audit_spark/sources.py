@@ -76,9 +76,9 @@ def schema_of(columns: Sequence[str], texts: Sequence[str]) -> str:
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A small table for Spark, which takes none without rows."""
+    """A small table for Spark, which takes none without rows, nor empty parts."""
     if table.num_rows:
-        return spark.createDataFrame(table)
+        return spark.createDataFrame(table.combine_chunks())
     texts = [field.name for field in table.schema if field.type == pa.string()]
     return spark.createDataFrame([], schema_of(table.column_names, texts))
 
