@@ -25,6 +25,9 @@ from tests.faults.nodes import (
 )
 from tests.servers import HOST, Chronik, free_ports
 
+from chronik.handlers.call import Call, Peer
+from chronik.handlers.router import Router
+from chronik.handlers.table import TABLE
 from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 pytestmark = pytest.mark.integration
@@ -179,6 +182,52 @@ def test_fm59_a_long_poll_ends_with_its_connection(tmp_path: Path) -> None:
                 await leaver.close()
                 while partition.fetch_waiters:  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
+            await client.close()
+
+    run(scenario)
+
+
+async def turns_pass() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_fm59_a_fetch_whose_client_left_before_its_turn_is_not_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with (
+            node_on(FaultyFiles(), str(tmp_path), durability="os") as node,
+            asyncio.TaskGroup() as tasks,
+        ):
+            client = await Client.connect(node.port)
+            await client.create("t")
+            partition = node.broker.partitions.by_name("t", 0)
+            assert partition is not None
+            router = Router(node.broker, TABLE, tasks)
+            hung_up: list[bool] = []
+            stays, leaves, last = (
+                Call(
+                    bytearray(frame_of(fetch_request("t", wait_ms=3_600_000), 12)),
+                    Peer("", 0, "", 0),
+                    node.broker.clock.monotonic_ns(),
+                    lambda call: None,
+                    lambda: hung_up.append(True),
+                )
+                for _ in range(3)
+            )
+            node.broker.turns.soon(lambda: None)
+            router.route(stays)
+            router.route(leaves)
+            assert not partition.fetch_waiters, "others were first"
+            leaves.abandoned = True
+            await turns_pass()
+            assert len(partition.fetch_waiters) == 1
+            node.broker.turns.soon(lambda: None)
+            router.route(last)
+            router.close()
+            await turns_pass()
+            assert hung_up == [True]
+            assert stays.given_up is not None
+            stays.given_up()
             await client.close()
 
     run(scenario)

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from chronik.handlers.peer_table import PEER_TABLE
 from chronik.handlers.router import error_body
 from chronik.handlers.table import TABLE
 from chronik.model.errors import ErrorCode
@@ -39,6 +40,11 @@ def test_fm31_an_error_is_answered_as_one_in_every_version_or_not_at_all() -> No
             if body is not None:
                 answer: Any = decode(api.response, version, body)
                 assert answer.error_code == ErrorCode.NOT_CONTROLLER, (api.key, version)
+
+
+def test_fm30_consumers_take_turns_and_neither_producers_nor_followers_wait_for_them() -> None:
+    assert [api.key for api in TABLE.values() if api.patient] == [ApiKey.FETCH]
+    assert not any(api.patient for api in PEER_TABLE.values())
 
 
 def test_every_api_has_one_way_in_and_serves_its_last_version() -> None:

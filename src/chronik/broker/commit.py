@@ -85,6 +85,10 @@ class GroupCommit:
             self._scheduled = True
             self._loop.call_soon(self._start)
 
+    def is_due(self) -> bool:
+        """Whether a cycle starts when the loop comes to it."""
+        return self._scheduled
+
     def write(self, partitions: Iterable[Partition]) -> None:
         """As `add`, but the cycle starts now: all that comes together is here already."""
         for partition in partitions:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from chronik.broker.evidence import trace_append
-from chronik.broker.long_polls import LongPolls
+from chronik.broker.long_polls import LongPolls, Woken, look_at_once
 from chronik.broker.metrics import TopicCounters
 from chronik.broker.opening import make_directory, producers_writer
+from chronik.broker.shared_read import SharedRead
 from chronik.broker.topic_rules import batch_rules, log_config
 from chronik.broker.waiters import Waiters
 from chronik.cluster.image import PartitionState, Topic
@@ -48,6 +49,7 @@ class Partition:
 
     __slots__ = (
         "_pending",
+        "_shared",
         "_tracer",
         "_writing",
         "_written_bytes",
@@ -86,6 +88,7 @@ class Partition:
         state: ReplicaState,
         counters: TopicCounters,
         tracer: Tracer,
+        woken: Woken = look_at_once,
     ) -> None:
         self.topic = topic.name
         self.topic_id = topic.id
@@ -108,12 +111,13 @@ class Partition:
         self.committed_waiters = Waiters()
         self.start_waiters = Waiters()
         """For a log start that every replica of the ISR has on disk."""
-        self.fetch_waiters = LongPolls()
+        self.fetch_waiters = LongPolls(woken)
         self.follower_waiters: dict[Callable[[], None], None] = {}
         self.leader_id = -1
         self.isr_size = 1
         self.isr_proposed: frozenset[int] | None = None
         """The other members of an ISR that is with the controller: they count already."""
+        self._shared = SharedRead()
         self._pending: list[Appended] = []
         self._writing: list[Appended] = []
         self._written_bytes = 0
@@ -321,11 +325,14 @@ class Partition:
 
     def read(self, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> Read | None:
         """Committed batches from the one that holds `offset` on; None where there are none."""
-        if offset >= self.state.high_watermark:
+        watermark = self.state.high_watermark
+        if offset >= watermark:
             return None
-        return self.log.read(
-            offset, max_bytes, self.state.high_watermark, at_least_one_batch=at_least_one_batch
-        )
+        asked = offset, max_bytes, watermark, at_least_one_batch
+        if (shared := self._shared.find(asked)) is not None:
+            return shared
+        read = self.log.read(offset, max_bytes, watermark, at_least_one_batch=at_least_one_batch)
+        return self._shared.keep(asked, read)
 
     def read_for_follower(self, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> Read:
         """What a follower lacks: everything that is on this disk, committed or not."""

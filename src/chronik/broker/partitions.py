@@ -14,6 +14,7 @@ from chronik.broker.commit import GroupCommit
 from chronik.broker.controller import Controller
 from chronik.broker.disk import Disk
 from chronik.broker.evidence import trace_assignment
+from chronik.broker.long_polls import Turns
 from chronik.broker.metrics import Metrics
 from chronik.broker.opening import Opened, open_partition
 from chronik.broker.partition import Partition
@@ -61,6 +62,7 @@ class Parts:
     clock: Clock
     metrics: Metrics
     tracer: Tracer
+    turns: Turns
 
 
 class Partitions:
@@ -277,7 +279,13 @@ class Partitions:
         )
         state.is_leader = False
         partition = Partition(
-            topic, index, replica_log, state, parts.metrics.topic(topic.name), parts.tracer
+            topic,
+            index,
+            replica_log,
+            state,
+            parts.metrics.topic(topic.name),
+            parts.tracer,
+            parts.turns.look,
         )
         partition.has_directory = producers is not None
         if self._was_clean and partition.has_directory:

@@ -26,6 +26,8 @@ class Api:
     fast: Fast | None = None
     later: Later | None = None
     """Like `fast`, for what takes its time."""
+    patient: bool = False
+    """Where many such requests come at once they take turns, so that others need not wait."""
 
     def serves(self, version: int) -> bool:
         """True when requests of this version are understood."""

@@ -32,6 +32,7 @@ class Call:
 
     __slots__ = (
         "_done",
+        "abandoned",
         "answer",
         "api_key",
         "api_version",
@@ -66,6 +67,8 @@ class Call:
         self.client_id: str | None = None
         self.body = 0
         self.flexible_header = False
+        self.abandoned = False
+        """True once the client has left: nobody reads the answer."""
         self._done = done
         self.hang_up = hang_up
         self.given_up: Callable[[], None] | None = None

@@ -69,7 +69,6 @@ class _Fetch:
         "_timer",
         "_tracing",
         "_waiting_on",
-        "_woken",
     )
 
     def __init__(
@@ -84,8 +83,6 @@ class _Fetch:
         self._waiting_on: list[Partition] = []
         self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
-        self._woken = False
-        """True from the moment something moved to the next look."""
         self._tracing = broker.tracer.on
         if self._tracing:
             asked = f"min_bytes={request.min_bytes} max_wait_ms={request.max_wait_ms}"
@@ -94,7 +91,6 @@ class _Fetch:
 
     def attempt(self) -> None:
         """Reads every partition; answers when that is enough, else waits for more."""
-        self._woken = False
         size, failed = self._read_all()
         request = self._request
         enough = size >= request.min_bytes or failed or self._is_empty()
@@ -128,17 +124,11 @@ class _Fetch:
         """
         share = -(-missing // max(1, len(self._waiting_on)))
         for partition in self._waiting_on:
-            partition.fetch_waiters.add(partition.committed_bytes + share, self._wake)
+            partition.fetch_waiters.add(partition.committed_bytes + share, self)
 
-    def _wake(self) -> None:
-        if not self._woken:
-            self._woken = True
-            # Acknowledgements wait for followers: consumers take their turn after them.
-            self._broker.turns.soon(self._look_again)
-
-    def _look_again(self) -> None:
-        if self._woken:  # else it was answered meanwhile
-            self.attempt()
+    def look_again(self) -> None:
+        """Something moved, and it is this fetch's turn."""
+        self.attempt()
 
     def _expired(self) -> None:
         size, _ = self._read_all()
@@ -147,9 +137,8 @@ class _Fetch:
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._woken = False
         for partition in self._waiting_on:
-            partition.fetch_waiters.discard(self._wake)
+            partition.fetch_waiters.discard(self)
         self._waiting_on = []
 
     # -- reading

@@ -51,7 +51,7 @@ async def answer_join(broker: Broker, call: Call) -> None:
 
 PEER_TABLE: dict[int, Api] = {
     ApiKey.PRODUCE: TABLE[ApiKey.PRODUCE],
-    ApiKey.FETCH: replace(TABLE[ApiKey.FETCH], fast=serve_fetch),
+    ApiKey.FETCH: replace(TABLE[ApiKey.FETCH], fast=serve_fetch, patient=False),
     ApiKey.LIST_OFFSETS: TABLE[ApiKey.LIST_OFFSETS],
     ApiKey.DESCRIBE_QUORUM: TABLE[ApiKey.DESCRIBE_QUORUM],
     ApiKey.END_QUORUM_EPOCH: TABLE[ApiKey.END_QUORUM_EPOCH],

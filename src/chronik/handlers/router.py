@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from chronik.broker.broker import Broker
@@ -49,6 +50,18 @@ class Router:
             self._unsupported(call)
             return
         call.flexible_header = header.api_version >= self._flexible_from[header.api_key]
+        if api.patient:
+            self._broker.turns.soon_or_now(partial(self._serve_in_turn, api, call))
+        else:
+            self._serve(api, call)
+
+    def _serve_in_turn(self, api: Api, call: Call) -> None:
+        if self._closed:
+            call.hang_up()
+        elif not call.abandoned:  # while it waited for its turn
+            self._serve(api, call)
+
+    def _serve(self, api: Api, call: Call) -> None:
         try:
             self._start(api, call)
         except WireError as error:

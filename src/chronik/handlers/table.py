@@ -120,7 +120,7 @@ from chronik.wire.messages.unregister_broker import (
 
 _APIS: list[Api] = [
     Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, fast=produce.serve),
-    Api(ApiKey.FETCH, FetchRequest, FetchResponse, fast=fetch.serve),
+    Api(ApiKey.FETCH, FetchRequest, FetchResponse, fast=fetch.serve, patient=True),
     Api(ApiKey.LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse, list_offsets.handle),
     Api(ApiKey.METADATA, MetadataRequest, MetadataResponse, metadata.handle),
     Api(ApiKey.OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitResponse, offset_commit.handle),

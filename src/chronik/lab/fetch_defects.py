@@ -12,7 +12,7 @@ from chronik.wire.records import scan
 
 def long_poll_asleep() -> None:
     """A fetch that waits is not told of new data: it always waits its full time."""
-    replace(fetch._Fetch, "_wake", lambda self: None)
+    replace(fetch._Fetch, "look_again", lambda self: None)
 
 
 def skipped_batch() -> None:

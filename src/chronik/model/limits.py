@@ -18,10 +18,12 @@ TOPIC_NAME_LENGTH_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
 FETCH_BYTES_MAX = 55 * 1024 * 1024
 """One Fetch answer, as Kafka's fetch.max.bytes of a broker."""
+SHARED_READ_BYTES_MAX = 4 * 1024
+"""What was read last of a partition is kept for the next consumer up to this size."""
 FETCH_SESSIONS_MAX = 1_000
 FETCH_WAIT_MS_MAX = 3_600_000
-POLLS_AT_ONCE_US = 1_000
-"""Woken long polls are answered for so long, then whatever came in meanwhile has its turn."""
+POLLS_AT_ONCE_US = 200
+"""Fetches are looked at for so long, then whatever came in meanwhile has its turn."""
 WATERMARK_NEWS_MS = 3
 """A follower learns of a moved watermark at the latest after this time, if no data comes first."""
 PRODUCERS_PER_PARTITION_MAX = 10_000

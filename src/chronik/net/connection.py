@@ -95,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader.forget()
         self._listener.budget.hold(self, 0)
         for call in self._calls:
+            call.abandoned = True
             if call.answer is None:
                 self._listener.budget.release(call.size)
                 if call.given_up is not None:

@@ -80,7 +80,8 @@ def build_broker(ground: Ground) -> Broker:
     commit = GroupCommit(ground.loop, ground.disk, clock)
     controller = _build_controller(ground)
     controller.watch_leader(partial(trace_controller, tracer))
-    partitions = _build_partitions(ground, commit)
+    turns = Turns(ground.loop, clock, commit.is_due)
+    partitions = _build_partitions(ground, commit, turns)
 
     def layers() -> BrokerLayers:
         return controller.image.layers(node_id, ground.static)
@@ -114,12 +115,12 @@ def build_broker(ground: Ground) -> Broker:
         peers=ground.peers,
         forwarding=Forwarding(ground.peers, ground.metrics, tracer, partitions.name_of),
         tasks=ground.tasks,
-        turns=Turns(ground.loop, clock),
+        turns=turns,
         listener_name=LISTENER,
     )
 
 
-def _build_partitions(ground: Ground, commit: GroupCommit) -> Partitions:
+def _build_partitions(ground: Ground, commit: GroupCommit, turns: Turns) -> Partitions:
     return Partitions(
         Parts(
             node_id=ground.settings.node_id,
@@ -131,6 +132,7 @@ def _build_partitions(ground: Ground, commit: GroupCommit) -> Partitions:
             clock=ground.clock,
             metrics=ground.metrics,
             tracer=ground.tracer,
+            turns=turns,
         )
     )
 

@@ -1,0 +1,44 @@
+"""Consumers at the end of a log share one read."""
+
+from chronik.broker.shared_read import SharedRead
+from chronik.model.limits import SHARED_READ_BYTES_MAX
+from chronik.storage.segment import Read
+
+ASKED = (5, 1000, 8, True)
+
+
+def read_of(data: bytearray) -> Read:
+    half = len(data) // 2
+    slices = [memoryview(data)[:half], memoryview(data)[half:]]
+    return Read(slices, len(data), 5, 0, 0)
+
+
+def test_who_asks_the_same_gets_the_same_and_nobody_else() -> None:
+    shared, read = SharedRead(), read_of(bytearray(b"batches"))
+    assert shared.find(ASKED) is None
+    kept = shared.keep(ASKED, read)
+    assert b"".join(kept.slices) == b"batches"
+    assert shared.find(ASKED) == kept
+    for other in ((6, 1000, 8, True), (5, 900, 8, True), (5, 1000, 9, True), (5, 1000, 8, False)):
+        assert shared.find(other) is None
+
+
+def test_what_is_kept_holds_no_slice_of_the_file() -> None:
+    """A deleted segment stays on the disk as long as somebody has a slice of it."""
+    shared, data = SharedRead(), bytearray(b"batches")
+    read = read_of(data)
+    shared.keep(ASKED, read)
+    for piece in read.slices:
+        piece.release()
+    data.clear()  # fails while there is a view of it
+    kept = shared.find(ASKED)
+    assert kept is not None
+    assert b"".join(kept.slices) == b"batches"
+
+
+def test_large_and_empty_reads_are_not_kept() -> None:
+    shared = SharedRead()
+    for data in (bytearray(), bytearray(SHARED_READ_BYTES_MAX + 1)):
+        read = read_of(data)
+        assert shared.keep(ASKED, read) is read
+        assert shared.find(ASKED) is None
