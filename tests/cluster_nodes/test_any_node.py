@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from tests.clients.batches import DEFAULT_TIME_MS
 from tests.cluster_nodes.kit import NODES, Cluster, ask, eventually
 from tests.cluster_nodes.load import CLIENT
 from tests.faults.nodes import fetch_request, frame_of, produce_request
@@ -17,6 +18,7 @@ from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from chronik.wire.records import scan
 
 pytestmark = pytest.mark.integration
+MAX_TIMESTAMP = -3
 
 
 def produce(
@@ -77,6 +79,27 @@ def test_fm24_list_offsets_and_fetch_agree_on_every_node(cluster: Cluster, topic
 def watermark(cluster: Cluster, node: int, topic: str) -> int:
     answer = ask(cluster.ports[node], fetch_request(topic, 0), 12)
     return int(answer.responses[0].partitions[0].high_watermark)
+
+
+def test_fm24_no_timestamp_leads_beyond_the_watermark(cluster: Cluster, topic: str) -> None:
+    """Nor the largest one: a consumer must not be sent to what a new leader may not have."""
+    leader, later_ms = cluster.leader(topic), DEFAULT_TIME_MS + 1000
+    port = cluster.ports[leader]
+    assert produce(cluster, leader, topic, b"committed") == (0, 0)
+    assert cluster.list_offset(topic, 0, MAX_TIMESTAMP, port) == 0
+    followers = cluster.followers(topic)
+    for node in followers:
+        cluster.pause(node)
+    newest = produce_request(topic, b"on the leader only", acks=1, time_ms=later_ms)
+    one = ask(port, newest, 9).responses[0].partition_responses[0]
+    assert (one.error_code, one.base_offset) == (0, 1)
+    assert cluster.end_offset(topic, port=port) == 1
+    assert cluster.list_offset(topic, 0, MAX_TIMESTAMP, port) == -1
+    assert cluster.list_offset(topic, 0, later_ms, port) == -1
+    for node in followers:
+        cluster.resume(node)
+    eventually(lambda: cluster.list_offset(topic, 0, MAX_TIMESTAMP) == 1)
+    assert cluster.list_offset(topic, 0, later_ms) == 1
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])

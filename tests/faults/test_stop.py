@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import signal
 import socket
 import subprocess
@@ -367,3 +368,48 @@ def test_a_host_that_is_not_here_is_named(tmp_path: Path) -> None:
     expect_clear(done, "192.0.2.1", "this machine has no such address")
     done = start("--host", "no.such.host.invalid", "--port", "0", "--data", str(tmp_path / "data"))
     expect_clear(done, "no.such.host.invalid", "no such host")
+
+
+# ---- files that belong to somebody else
+
+
+PR_CAPBSET_DROP, CAPABILITIES = 24, range(4)
+"""What lets root read and write the files of others: CAP_CHOWN to CAP_FOWNER."""
+
+
+def as_an_ordinary_user() -> None:
+    """In the child, before it becomes the node: root, too, has to keep to the modes of files."""
+    libc = ctypes.CDLL(None)
+    for capability in CAPABILITIES:
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def start_ordinary(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "chronik", "up", "--port", "0", *options]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        preexec_fn=as_an_ordinary_user,
+    )
+
+
+def test_a_data_directory_that_may_not_be_written_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o500)
+    for directory in (data, data / "new"):
+        done = start_ordinary("--data", str(directory))
+        expect_clear(done, "Error:", str(directory), "Permission denied", "--data")
+
+
+def test_a_file_that_is_another_users_is_named(server: Chronik) -> None:
+    """As after one start as root: the directory is fine, a file in it is not."""
+    create(server, "t")
+    terminate(server)
+    data = server.directory / "data"
+    (first, *_) = sorted(one for one in (data / "metadata").iterdir() if one.is_file())
+    first.chmod(0o000)
+    done = start_ordinary("--data", str(data))
+    expect_clear(done, f"Error: {first}: Permission denied", "are this user's", str(data))
