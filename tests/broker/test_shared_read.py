@@ -4,7 +4,7 @@ from chronik.broker.shared_read import SharedRead
 from chronik.model.limits import SHARED_READ_BYTES_MAX
 from chronik.storage.segment import Read
 
-ASKED = (5, 1000, 8, True)
+ASKED = (5, 1000, 8, True, 0)
 
 
 def read_of(data: bytearray) -> Read:
@@ -19,8 +19,8 @@ def test_who_asks_the_same_gets_the_same_and_nobody_else() -> None:
     kept = shared.keep(ASKED, read)
     assert b"".join(kept.slices) == b"batches"
     assert shared.find(ASKED) == kept
-    for other in ((6, 1000, 8, True), (5, 900, 8, True), (5, 1000, 9, True), (5, 1000, 8, False)):
-        assert shared.find(other) is None
+    for place, other in enumerate((6, 900, 9, False, 1)):
+        assert shared.find((*ASKED[:place], other, *ASKED[place + 1 :])) is None  # type: ignore[arg-type]
 
 
 def test_what_is_kept_holds_no_slice_of_the_file() -> None:

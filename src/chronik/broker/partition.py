@@ -328,7 +328,7 @@ class Partition:
         watermark = self.state.high_watermark
         if offset >= watermark:
             return None
-        asked = offset, max_bytes, watermark, at_least_one_batch
+        asked = offset, max_bytes, watermark, at_least_one_batch, self.log.truncations
         if (shared := self._shared.find(asked)) is not None:
             return shared
         read = self.log.read(offset, max_bytes, watermark, at_least_one_batch=at_least_one_batch)

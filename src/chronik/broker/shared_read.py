@@ -3,12 +3,13 @@
 from chronik.model.limits import SHARED_READ_BYTES_MAX
 from chronik.storage.segment import Read
 
-Asked = tuple[int, int, int, bool]
-"""Offset, most bytes, high watermark, whether the first batch must be whole."""
+Asked = tuple[int, int, int, bool, int]
+"""Offset, most bytes, high watermark, whether the first batch must be whole, cuts of the log."""
 
 
 class SharedRead:
-    """The last small read of a partition. What is committed does not change, so it stays true.
+    """The last small read of a partition. What is committed does not change, so it stays true
+    until the log is cut: after an unclean election other records may take the same offsets.
 
     Its bytes are a copy: a slice of the mapped file would keep a deleted segment on the disk.
     """
