@@ -21,8 +21,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from confluent_kafka.cimpl import NewTopic
-from contestants import HOST, Chronik, free_ports
+from contestants import HOST, Chronik
 from processes import anonymous_bytes, cpu_seconds, say, wait_for_port
+
+from chronik.lab.cluster import free_ports
 
 TOPIC = "compacted"
 KEYS = 200_000

@@ -3,13 +3,14 @@
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+
+from chronik.lab.cluster import free_ports
 
 BENCH = Path(__file__).resolve().parent
 KAFKA_SH = BENCH / "kafka.sh"
@@ -114,18 +115,3 @@ def run_script(command: str, directory: Path, *arguments: str) -> str:
     """Runs kafka.sh and returns what it printed."""
     line = [str(KAFKA_SH), command, str(directory), *arguments]
     return subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-
-
-def free_ports(count: int) -> int:
-    """The first of `count` consecutive ports that nobody listens on."""
-    while True:
-        with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind((HOST, 0))
-            port: int = first.getsockname()[1]
-            try:
-                for other in range(port + 1, port + count):
-                    stack.enter_context(socket.socket()).bind((HOST, other))
-            except OSError:
-                continue
-            return port

@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from contestants import BENCH, HOST, Chronik, free_ports
+from contestants import BENCH, HOST, Chronik
 from processes import anonymous_bytes, cpu_seconds, say, wait_for_port
 
+from chronik.lab.cluster import free_ports
 from chronik.wire.codec import decode, encode
 from chronik.wire.headers import read_response_header, write_request_header
 from chronik.wire.messages import create_topics, metadata, produce

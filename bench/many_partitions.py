@@ -18,8 +18,10 @@ import failover
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from contestants import BENCH, HOST, Chronik, free_ports
+from contestants import BENCH, HOST, Chronik
 from processes import anonymous_bytes, cpu_seconds, say, wait_for_port
+
+from chronik.lab.cluster import free_ports
 
 PARTITIONS_PER_TOPIC = 100
 IDLE_SECONDS = 5

@@ -16,9 +16,10 @@ import time
 from collections.abc import AsyncIterator
 
 import uvloop
-from contestants import HOST, Chronik, free_ports
+from contestants import HOST, Chronik
 from processes import say
 
+from chronik.lab.cluster import free_ports
 from chronik.model.settings import NodeSettings
 from chronik.node.node import Node, running
 from chronik.wire.codec import decode, encode

@@ -20,6 +20,8 @@ from typing import Final, Literal
 import pytest
 from typing_extensions import override
 
+from chronik.lab.cluster import free_ports
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 KAFKA_SH: Final = ROOT / "bench" / "kafka.sh"
 START_SECONDS_MAX: Final = 60.0
@@ -63,21 +65,6 @@ def kafka_libs() -> Path:
         if done.returncode:
             pytest.skip(f"Kafka's jars could not be fetched with mvn: {done.stderr[-500:]}")
     return libs
-
-
-def free_ports(count: int) -> int:
-    """The first of `count` consecutive ports that nobody listens on."""
-    while True:
-        with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind((HOST, 0))
-            port: int = first.getsockname()[1]
-            try:
-                for other in range(port + 1, port + count):
-                    stack.enter_context(socket.socket()).bind((HOST, other))
-            except OSError:
-                continue
-            return port
 
 
 def answers(port: int) -> bool:

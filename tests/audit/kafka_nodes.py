@@ -9,7 +9,9 @@ from types import TracebackType
 from typing import Final, Self
 
 import pytest
-from tests.servers import HOST, KAFKA_SH, START_SECONDS_MAX, answers, free_ports, kafka_dir, require
+from tests.servers import HOST, KAFKA_SH, START_SECONDS_MAX, answers, kafka_dir, require
+
+from chronik.lab.cluster import free_ports
 
 NODES: Final = 3
 PROPERTIES: Final = "broker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500"

@@ -17,13 +17,14 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.servers import HOST, free_ports
+from tests.servers import HOST
 
 from chronik.cli import main
 from chronik.cli._balance import Assignment, NoPlaceError, evacuated, evened
 from chronik.cli._cluster_state import BrokerView, ClusterState, PartitionView, problems
 from chronik.cli._supervisor import Supervisor, peers, plan
 from chronik.cli._wire import connected
+from chronik.lab.cluster import free_ports
 from chronik.model.errors import ErrorCode
 from chronik.model.names import METADATA_TOPIC
 from chronik.wire.messages.end_quorum_epoch import (

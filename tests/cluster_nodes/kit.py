@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster_nodes.machines import Machines
-from tests.cluster_nodes.ports import reserve
 from tests.cluster_nodes.proxies import Network
 from tests.faults.nodes import frame_of, newest, response_class
 from tests.servers import HOST, answers
 
+from chronik.lab.cluster import free_ports
 from chronik.model.errors import ErrorCode
 from chronik.wire.codec import decode
 from chronik.wire.headers import read_response_header
@@ -86,7 +86,7 @@ class Cluster:
         min_insync: int = 2,
     ) -> None:
         self.directory = directory
-        base = reserve(9)
+        base = free_ports(9)
         self.ports = {node: base + node - 1 for node in NODES}
         self.peer_ports = {node: base + 2 + node for node in NODES}
         self.http_ports = {node: base + 5 + node for node in NODES}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from tests.cluster_nodes.kit import NODES, Cluster, eventually
 from tests.cluster_nodes.load import Load, consumer
 
@@ -65,16 +66,13 @@ def test_a_consumer_of_a_follower_goes_on_when_the_follower_dies(racks: Cluster)
     leader = racks.leader(topic)
     follower = next(n for n in NODES if n not in {leader, racks.controller()})
     values: list[int] = []
-    config = {
-        "group.id": "survivor",
-        "client.rack": f"rack-{follower}",
-        "auto.offset.reset": "earliest",
-    }
+    config = {"group.id": "survivor", "client.rack": f"rack-{follower}"}
     with (
         Load(racks.bootstrap, topic, 1) as load,
         consumer(racks.bootstrap, **config) as reader,
     ):
-        reader.subscribe([topic])
+        # As a member it would join again when a rack is gone (KIP-881), and begin anew.
+        reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         eventually(lambda: _more(reader, values) >= 100, 30)
         racks.kill(follower)
         load.wait_acked(200)

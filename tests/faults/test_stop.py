@@ -24,11 +24,12 @@ from tests.faults.nodes import (
     run,
     wait_until,
 )
-from tests.servers import HOST, Chronik, free_ports
+from tests.servers import HOST, Chronik
 
 from chronik.handlers.call import Call, Peer
 from chronik.handlers.router import Router
 from chronik.handlers.table import TABLE
+from chronik.lab.cluster import free_ports
 from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 pytestmark = pytest.mark.integration
