@@ -24,29 +24,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from chronik.sim.raft_bugs import BUGS
+from chronik.sim.replica_bugs import REPLICA_BUGS
+
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".soak"
 SEEDS_PER_PIECE = 200
 FIRST_SEED = 1_000_000
 """Seeds of the tests are low: these are others."""
-RAFT_BUGS = (
-    "vote-not-synced",
-    "vote-in-memory",
-    "commit-older-term",
-    "keep-conflicts",
-    "read-at-once",
-    "ack-before-persist",
-)
-PARTITION_BUGS = (
-    "watermark-early",
-    "ack-before-sync",
-    "keep-divergence",
-    "isr-not-maximal",
-    "leader-counts-unsynced",
-    "same-epoch-after-crash",
-    "offsets-used-again",
-    "sync-without-bytes",
-)
 BUG_SEEDS = 200
 IN_PIECES = (
     "two_hundred_kills",
@@ -152,9 +137,9 @@ def simulations() -> Iterator[Piece]:
         for nodes, seeds in ((3, 10_000), (5, 2_000)):
             for first in range(FIRST_SEED, FIRST_SEED + seeds, SEEDS_PER_PIECE):
                 yield simulation(world, nodes, first, SEEDS_PER_PIECE)
-    for bug in RAFT_BUGS:
+    for bug in BUGS:
         yield simulation("raft", 5 if bug == "ack-before-persist" else 3, 0, BUG_SEEDS, bug)
-    for bug in PARTITION_BUGS:
+    for bug in REPLICA_BUGS:
         yield simulation("partition", 3, 0, BUG_SEEDS, bug)
 
 

@@ -261,12 +261,7 @@ class GroupCommit:
         began = self._clock.monotonic_ns()
         error: Exception | None = None
         try:
-            if not partition.has_directory:
-                partition.make_directory()
-            if write.exposed:
-                write.sync()
-            else:
-                write.execute(sync)
+            partition.perform(write, sync=sync)
         except Exception as failure:  # noqa: BLE001 - answered to the producers, never success
             error = failure
         took_us = (self._clock.monotonic_ns() - began) // 1000

@@ -300,6 +300,15 @@ class Partition:
 
     # -- in a disk thread
 
+    def perform(self, write: Write, *, sync: bool) -> None:
+        """The write, or what is left of it where followers have seen it. Blocks."""
+        if not self.has_directory:
+            self.make_directory()
+        if write.exposed:
+            write.sync()
+        else:
+            write.execute(sync)
+
     def make_directory(self) -> None:
         """The partition's directory, before the first thing is written to it. Blocks."""
         make_directory(self.log.storage.fs, self.log.directory, self.topic_id)

@@ -129,7 +129,7 @@ class Answer:
 
     def _released(self, result: Result, code: ErrorCode) -> None:
         if code is not ErrorCode.NONE:
-            result.fail(code, "the disk refused the batch; it was not written")
+            result.fail(code, "the disk refused the batch; send it again")
             self.broker.metrics.count_rejected("Produce", code)
         self._open -= 1
         if self._open == 0 and self._asked:

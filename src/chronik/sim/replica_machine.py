@@ -158,12 +158,7 @@ class ReplicaMachine:
     def _execute(self, partition: Partition, write: Write) -> None:
         self.is_busy = False
         try:
-            if not partition.has_directory:
-                partition.make_directory()
-            if write.exposed:
-                write.sync()
-            else:
-                write.execute(sync=True)
+            partition.perform(write, sync=True)
         except OSError:
             partition.refused(write, ErrorCode.KAFKA_STORAGE_ERROR)
         else:
