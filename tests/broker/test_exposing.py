@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.kit import World, contents, run, turn
 
+from chronik.broker.asking import asked_of
 from chronik.broker.partition import Partition
 from chronik.cluster.image import PartitionState
 from chronik.model import limits
@@ -233,5 +234,21 @@ def test_no_offset_ever_shows_two_batches_whatever_the_disk_does(seed: int) -> N
         world.fs.crash(rng)
         kept = world.fs.contents("/topics/orders-0/00000000000000000000.log")
         assert kept == b"".join(shown.values())
+
+    run(scenario)
+
+
+def test_fm28_who_led_names_the_epoch_of_what_its_disk_has() -> None:
+    """The new leader compares that epoch's end: a later one would hide that the logs part there."""
+
+    async def scenario() -> None:
+        world, partition = await led()
+        partition.assign(PartitionState(ISR, ISR, leader=1, leader_epoch=2), 1, 0)
+        world.produce(partition, 1)
+        await turn()
+        assert partition.log.epochs.latest == 2
+        partition.assign(PartitionState(ISR, ISR, leader=2, leader_epoch=3), 1, 0)
+        epoch, offset, last_epoch, _ = asked_of(partition)
+        assert (epoch, offset, last_epoch) == (3, 1, 1)
 
     run(scenario)

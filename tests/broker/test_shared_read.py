@@ -1,5 +1,7 @@
 """Consumers at the end of a log share one read."""
 
+from tests.broker.kit import World, contents, run
+
 from chronik.broker.shared_read import SharedRead
 from chronik.model.limits import SHARED_READ_BYTES_MAX
 from chronik.storage.segment import Read
@@ -42,3 +44,24 @@ def test_large_and_empty_reads_are_not_kept() -> None:
         read = read_of(data)
         assert shared.keep(ASKED, read) is read
         assert shared.find(ASKED) is None
+
+
+def test_a_log_that_began_anew_shows_what_it_has_now() -> None:
+    async def scenario() -> None:
+        world = World()
+        partition = world.partitions[0]
+        world.produce(partition, 1)
+        await world.settle()
+        before = contents(partition)
+        reset = partition.log.reset_to(0)
+        reset.execute()
+        partition.log.apply(reset)
+        partition.state.is_leader = False
+        partition.state.restarted_at(0)
+        partition.state.is_leader = True
+        world.produce(partition, 2)
+        await world.settle()
+        assert [offset for offset, _ in before] == [offset for offset, _ in contents(partition)]
+        assert contents(partition) != before
+
+    run(scenario)

@@ -192,7 +192,7 @@ class Coordinators:
         if topic is None:
             return None
         shard = self._shards.get(partition_for(command.group_id, len(topic.partitions)))
-        if shard is None or shard.loading is not None or not shard.partition.state.is_leader:
+        if shard is None or shard.loading is not None:
             return None
         return shard.answer_now(command)
 
