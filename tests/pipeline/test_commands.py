@@ -114,3 +114,14 @@ def test_status_and_maintain(log: Log, tmp_path: Path) -> None:
     )
     cared = CliRunner().invoke(main, ["pipeline", "maintain", *options])
     assert cared.output.splitlines()[1].split() == [table, "2", "0", "0"]
+
+
+@pytest.mark.parametrize("command", [("maintain",), ("status", "--cold")])
+def test_a_folder_without_tables_is_named_and_not_made(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    place = tmp_path / "elsewhere"
+    done = CliRunner().invoke(main, ["pipeline", *command, "-w", str(place)])
+    assert done.exit_code == 0
+    assert f"No tables in '{place}'" in done.stderr
+    assert not place.exists()

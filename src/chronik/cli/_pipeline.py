@@ -81,6 +81,11 @@ def tables_of(table_format: str, warehouse: str, catalog: dict[str, str]) -> "Ta
     return Warehouse(warehouse, catalog)
 
 
+def tell_of_nothing(warehouse: str) -> None:
+    """A folder without tables may be the wrong one."""
+    note(f"No tables in '{warehouse}'. 'chronik pipeline ingest TOPIC --once' makes one.")
+
+
 def tell_of_delta(warehouse: str) -> None:
     """Names the Delta tables that are left out because the package for them is missing."""
     from chronik.pipeline.delta_names import delta_names

@@ -19,6 +19,7 @@ from chronik.cli._pipeline import (
     require_format,
     tables_of,
     tell_of_delta,
+    tell_of_nothing,
     warehouse_option,
 )
 from chronik.cli._pipeline_checks import require_master, require_topics, serve_metrics
@@ -303,9 +304,12 @@ def maintain_command(
         "orphan_age": datetime.timedelta(hours=orphan_hours),
     }
     done = [*_maintain_iceberg(warehouse, catalog, ages), *_maintain_delta(warehouse, ages)]
-    rows = [(one.table, one.compacted, one.expired, one.deleted) for one in done]
-    columns = ("table", "files joined", "snapshots expired", "files deleted")
-    print_table(columns, rows, numbers=columns[1:])
+    if done:
+        rows = [(one.table, one.compacted, one.expired, one.deleted) for one in done]
+        columns = ("table", "files joined", "snapshots expired", "files deleted")
+        print_table(columns, rows, numbers=columns[1:])
+    else:
+        tell_of_nothing(warehouse)
     tell_of_delta(warehouse)
 
 

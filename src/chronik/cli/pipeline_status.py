@@ -10,11 +10,12 @@ import click
 
 from chronik.cli._client import require_reachable
 from chronik.cli._options import bootstrap_option
-from chronik.cli._output import json_option, note, print_json, print_table, size_text
+from chronik.cli._output import json_option, print_json, print_table, size_text
 from chronik.cli._pipeline import (
     catalog_option,
     pipeline_command,
     tell_of_delta,
+    tell_of_nothing,
     warehouse_option,
 )
 
@@ -86,7 +87,7 @@ def _show(
     if again and sys.stdout.isatty():
         click.echo(CLEAR, nl=False)
     if not tables:
-        note(f"No tables in '{warehouse}'. 'chronik pipeline ingest TOPIC --once' makes one.")
+        tell_of_nothing(warehouse)
         return
     _show_partitions(tables)
     click.echo()
