@@ -20,7 +20,7 @@ from chronik.broker.partition import Partition
 from chronik.broker.partitions import Partitions
 from chronik.cluster.commands import CreateTopics, NewTopic
 from chronik.cluster.image import ClusterImage
-from chronik.groups.commands import Command, Heartbeat, ListGroups, TopicsDeleted
+from chronik.groups.commands import Command, Heartbeat, ListGroups, OffsetCommit, TopicsDeleted
 from chronik.groups.config import GroupConfig
 from chronik.groups.coordinator import GroupCoordinator
 from chronik.groups.placement import partition_for
@@ -186,15 +186,26 @@ class Coordinators:
         shard.step(command, future)
         return await future
 
+    def submit_now(self, command: OffsetCommit) -> asyncio.Future[Response] | None:
+        """As `submit`, without a task to wait in; None where the group is not loaded here."""
+        shard = self._loaded_shard(command.group_id)
+        if shard is None:
+            return None
+        future: asyncio.Future[Response] = self.loop.create_future()
+        shard.step(command, future)
+        return future
+
     def answer_now(self, command: Heartbeat) -> Response | None:
         """The answer, which waits for nothing; None where the group is not loaded here."""
+        shard = self._loaded_shard(command.group_id)
+        return None if shard is None else shard.answer_now(command)
+
+    def _loaded_shard(self, group_id: str) -> _Shard | None:
         topic = self._controller.image.topics.get(GROUP_OFFSETS_TOPIC)
         if topic is None:
             return None
-        shard = self._shards.get(partition_for(command.group_id, len(topic.partitions)))
-        if shard is None or shard.loading is not None:
-            return None
-        return shard.answer_now(command)
+        shard = self._shards.get(partition_for(group_id, len(topic.partitions)))
+        return None if shard is None or shard.loading is not None else shard
 
     async def submit_all(self, command: ListGroups) -> list[ListGroupsResponse]:
         """Asks every coordinator of this node."""

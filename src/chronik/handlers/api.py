@@ -1,8 +1,9 @@
 """One line of the table: an API, the versions served, and the function that serves it."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from chronik.broker.broker import Broker
 from chronik.broker.peering import PeerApi
@@ -10,7 +11,15 @@ from chronik.handlers.call import Call
 from chronik.wire.apis import ADVERTISED, ApiKey, VersionRange, is_served
 from chronik.wire.schema import Message
 
-Handle = Callable[[Broker, Call, Any], "Message | Coroutine[Any, Any, Message]"]
+
+class Pending(NamedTuple):
+    """An answer that waits for one thing, and what is made of it then: it needs no task."""
+
+    awaited: "asyncio.Future[Any]"
+    response: Callable[[Any], Message]
+
+
+Handle = Callable[[Broker, Call, Any], "Message | Pending | Coroutine[Any, Any, Message]"]
 Fast = Callable[[Broker, Call], None]
 Later = Callable[[Broker, Call], Coroutine[Any, Any, None]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from chronik.broker.broker import Broker
 from chronik.broker.controller import ControllerUnavailableError
-from chronik.handlers.api import Api
+from chronik.handlers.api import Api, Pending
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
 from chronik.trace.events import EventKind
@@ -81,6 +81,8 @@ class Router:
         outcome = api.handle(self._broker, call, request)
         if isinstance(outcome, Message):
             self._answer(call, outcome)
+        elif isinstance(outcome, Pending):
+            outcome.awaited.add_done_callback(partial(self._come, api, call, outcome))
         else:
             task = self._tasks.create_task(self._finish(api, call, outcome))
             self._running.add(task)
@@ -91,6 +93,14 @@ class Router:
         self._closed = True
         for task in list(self._running):
             task.cancel()
+
+    def _come(self, api: Api, call: Call, pending: Pending, awaited: asyncio.Future[Any]) -> None:
+        if awaited.cancelled() or call.abandoned:
+            return  # the node stops, or the client has left
+        try:
+            self._answer(call, pending.response(awaited.result()))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(api, call, error)
 
     async def _finish(self, api: Api, call: Call, outcome: Coroutine[Any, Any, Message]) -> None:
         try:
