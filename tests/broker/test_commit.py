@@ -99,10 +99,34 @@ def test_after_a_slow_unsynced_write_threads_do_them_for_a_while(
         await turn()
         assert (world.answers[-1] == (3, OK)) is by_the_loop
         await world.settle()
-        world.clock.advance(limits.WRITE_ON_LOOP_PAUSE_MS)
+        world.clock.advance(limits.WRITE_ON_LOOP_PAUSE_MS_MAX)
         world.produce(world.partitions[0], 4)
         await turn()
         assert world.answers[-1] == (4, OK)
+
+    run(scenario)
+
+
+def test_threads_write_for_longer_after_each_slow_write_that_soon_follows() -> None:
+    async def scenario() -> None:
+        world = World(sync=False, write_ms=30)
+        world.produce(world.partitions[0], 0)
+        await world.settle()
+        world.clock.advance(limits.WRITE_ON_LOOP_PAUSE_MS_MAX)
+        number = 0
+        pauses_ms = []
+        for _ in range(8):
+            number += 1
+            world.produce(world.partitions[0], number)  # slow, and done by the loop
+            await turn()
+            assert world.answers[-1] == (number, OK)
+            pauses_ms.append(world.commit.pause_ms)
+            world.clock.advance(world.commit.pause_ms)
+        assert pauses_ms == [20, 40, 80, 160, 320, 640, 1000, 1000]
+        world.clock.advance(limits.WRITE_ON_LOOP_PAUSE_MS_MAX)
+        world.produce(world.partitions[0], number + 1)
+        await turn()
+        assert world.commit.pause_ms == limits.WRITE_ON_LOOP_PAUSE_MS
 
     run(scenario)
 

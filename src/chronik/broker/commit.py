@@ -64,6 +64,8 @@ class GroupCommit:
         """Those whose durability is the operating system's."""
         self._threads_until_ns = 0
         """Until then a write may take long even without a sync."""
+        self.pause_ms = 0
+        """How long disk threads took the quick writes over when one was last slow."""
         self._retrying: set[Partition] = set()
         """Their last sync failed, and followers may have what it was for."""
         self.others_writing = 0
@@ -282,9 +284,15 @@ class GroupCommit:
             self._watch(outcome)
 
     def _watch(self, outcome: _Outcome) -> None:
-        if _is_slow(outcome):
-            pause_ns = limits.WRITE_ON_LOOP_PAUSE_MS * 1_000_000
-            self._threads_until_ns = self._clock.monotonic_ns() + pause_ns
+        if not _is_slow(outcome):
+            return
+        now_ns = self._clock.monotonic_ns()
+        quick_for_ms = (now_ns - self._threads_until_ns) // 1_000_000
+        if quick_for_ms >= limits.WRITE_ON_LOOP_PAUSE_MS_MAX:
+            self.pause_ms = 0
+        longer_ms = max(limits.WRITE_ON_LOOP_PAUSE_MS, 2 * self.pause_ms)
+        self.pause_ms = min(longer_ms, limits.WRITE_ON_LOOP_PAUSE_MS_MAX)
+        self._threads_until_ns = now_ns + self.pause_ms * 1_000_000
 
     def _settle(self, outcome: _Outcome) -> None:
         partition, write, error, duration_us = outcome

@@ -38,9 +38,11 @@ WRITE_ON_LOOP_BYTES_MAX = 4 * 1024 * 1024
 """An unsynced write up to this size is done by the event loop itself: about a millisecond."""
 WRITE_ON_LOOP_US_MAX = 10_000
 WRITE_ON_LOOP_BYTES_PER_US = 100
-WRITE_ON_LOOP_PAUSE_MS = 1_000
-"""After an unsynced write that took longer, at this many bytes per microsecond on top, disk threads
-do them for this long."""
+"""An unsynced write that took longer, at so many bytes per microsecond on top, is a slow one."""
+WRITE_ON_LOOP_PAUSE_MS = 20
+WRITE_ON_LOOP_PAUSE_MS_MAX = 1_000
+"""After a slow one disk threads do them for this long, and twice as long after each slow one that
+follows: one alone was a hiccup of the machine, several are a disk that has enough to do."""
 SYNC_RETRY_MS = 500
 """After so long a sync that failed is tried again, if followers may have what it was for."""
 OPEN_SEGMENT_FILES_MAX = 4_096
