@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipeline.kit import Log
+from tests.pipeline.kit import Ask, Log, Rows, rows_in
 from tests.pipeline.schemas import Schemas
 
 import chronik
@@ -62,3 +62,23 @@ def schemas() -> Iterator[Schemas]:
     running = Schemas()
     yield running
     running.stop()
+
+
+@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
+def ask(request: pytest.FixtureRequest, log: Log, tmp_path: Path) -> Ask:
+    """Asks one engine about the warehouse in `tmp_path`."""
+    from chronik.pipeline import sql, sql_duckdb
+
+    if request.param == "duckdb":
+
+        def by_duckdb(text: str, **options: Any) -> Rows:
+            return rows_in(sql_duckdb.query(log.bootstrap, tmp_path, text, **options))
+
+        return by_duckdb
+    spark = request.getfixturevalue("spark")
+
+    def by_spark(text: str, **options: Any) -> Rows:
+        answer = sql.query(spark, log.bootstrap, tmp_path, text, **options)
+        return [tuple(row) for row in answer.collect()]
+
+    return by_spark

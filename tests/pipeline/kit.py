@@ -1,6 +1,6 @@
 """Topics to fill, and what a plain client finds in them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -10,6 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None, "broker.address.family": "v4"}
 Message = tuple[bytes | None, bytes | None]
+Rows = list[tuple[Any, ...]]
+Ask = Callable[..., Rows]
+"""Asks one SQL engine."""
 
 
 @dataclass
@@ -87,3 +90,8 @@ def rows_of_arrow(found: Any) -> list[tuple[int, int, bytes | None, bytes | None
     """The same of an Arrow table."""
     columns = [found.column(name).to_pylist() for name in ("partition", "offset", "key", "value")]
     return sorted(zip(*columns, strict=True), key=lambda row: row[:2])
+
+
+def rows_in(found: Any) -> Rows:
+    """All rows of an Arrow table."""
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))

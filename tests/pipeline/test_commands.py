@@ -91,6 +91,12 @@ def test_a_missing_package_is_named(
     assert (told.exit_code, f"pip install 'chronik[{extra}]'" in told.output) == (1, True)
 
 
+def test_a_password_is_for_the_registry_that_is_named_with_it() -> None:
+    secret = ["--registry-config", "bearer.auth.token=t"]
+    told = CliRunner().invoke(main, ["sql", "SELECT 1", "--cold", *secret])
+    assert (told.exit_code, "needs --registry" in told.output) == (2, True)
+
+
 def test_a_proof_needs_an_end() -> None:
     told = CliRunner().invoke(main, ["pipeline", "ingest", "t", "--prove"])
     assert (told.exit_code, "--once" in told.output) == (2, True)

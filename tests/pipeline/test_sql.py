@@ -2,14 +2,12 @@
 
 import json
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from tests.pipeline.kit import Log, numbered
+from tests.pipeline.kit import Ask, Log, Rows, numbered, rows_in
 
 from chronik.pipeline import sql, sql_duckdb
 from chronik.pipeline.delta_table import DeltaWarehouse
@@ -19,30 +17,6 @@ from chronik.pipeline.sql_text import BadQuery, parse_as_of
 from chronik.pipeline.warehouse import Warehouse, table_name
 
 pytestmark = pytest.mark.integration
-Rows = list[tuple[Any, ...]]
-Ask = Callable[..., Rows]
-
-
-def rows_of(table: pa.Table) -> Rows:
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-
-@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
-def ask(request: pytest.FixtureRequest, log: Log, tmp_path: Path) -> Ask:
-    """Asks one engine about the warehouse in `tmp_path`."""
-    if request.param == "duckdb":
-
-        def by_duckdb(text: str, **options: Any) -> Rows:
-            return rows_of(sql_duckdb.query(log.bootstrap, tmp_path, text, **options))
-
-        return by_duckdb
-    spark = request.getfixturevalue("spark")
-
-    def by_spark(text: str, **options: Any) -> Rows:
-        answer = sql.query(spark, log.bootstrap, tmp_path, text, **options)
-        return [tuple(row) for row in answer.collect()]
-
-    return by_spark
 
 
 def ingest(
@@ -147,7 +121,7 @@ def test_both_engines_agree_which_records_of_the_log_are_rows(
 
     def asked(text: str) -> tuple[Rows, Rows]:
         by_spark = sql.query(spark, log.bootstrap, tmp_path, text).collect()
-        by_duckdb = rows_of(sql_duckdb.query(log.bootstrap, tmp_path, text))
+        by_duckdb = rows_in(sql_duckdb.query(log.bootstrap, tmp_path, text))
         return [tuple(row) for row in by_spark], by_duckdb
 
     good, same = asked(f"SELECT _offset, id, price, ok, name FROM {name} ORDER BY 1")
@@ -187,6 +161,6 @@ def test_a_record_is_in_the_answer_within_a_second_of_its_ack(log: Log, tmp_path
         log.send(topic, numbered(number, number + 1))
         acked = time.perf_counter()
         text = f"SELECT max(offset) FROM {table_name(topic)}"
-        assert rows_of(sql_duckdb.query(log.bootstrap, tmp_path, text)) == [(number,)]
+        assert rows_in(sql_duckdb.query(log.bootstrap, tmp_path, text)) == [(number,)]
         took.append(time.perf_counter() - acked)
     assert min(took) < SECONDS_MAX

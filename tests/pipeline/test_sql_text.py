@@ -10,6 +10,7 @@ from chronik.pipeline.sql_text import (
     for_duckdb,
     names,
     parse_as_of,
+    sources,
     system_names,
     tokens,
     without_time_travel,
@@ -21,6 +22,19 @@ NOON_MS = 1_785_499_200_000
 @given(st.text())
 def test_tokens_lose_no_character(text: str) -> None:
     assert "".join(one.text for one in tokens(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SELECT a, b FROM One, `two` x, three WHERE c IN (d, e)", {"one", "two", "three"}),
+        ("SELECT a FROM x JOIN y ON x.a = y.a, z GROUP BY a, b", {"x", "y", "z"}),
+        ("SELECT 'from a' FROM (SELECT b, c FROM d) ORDER BY b, c", {"d"}),
+        ("VALUES (1, 2)", set()),
+    ],
+)
+def test_sources_are_what_follows_from_and_join(text: str, found: set[str]) -> None:
+    assert sources(text) == found
 
 
 def test_names_in_strings_and_comments_are_no_tables() -> None:

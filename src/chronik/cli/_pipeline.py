@@ -46,6 +46,22 @@ def catalog_option(function: F) -> F:
     )(function)
 
 
+def registry_options(function: F) -> F:
+    """`--registry` and `--registry-config`."""
+    function = click.option(
+        "--registry-config",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=pairs,
+        help="basic.auth.user.info=USER:PASSWORD or bearer.auth.token=TOKEN.",
+    )(function)
+    return click.option(
+        "--registry",
+        metavar="URL",
+        help="The schema registry of Avro and Protobuf. Tables know the one they were made with.",
+    )(function)
+
+
 def format_option(function: F) -> F:
     """`--format`."""
     return click.option(

@@ -16,6 +16,7 @@ from chronik.cli._pipeline import (
     master_option,
     pairs,
     pipeline_command,
+    registry_options,
     require_format,
     tables_of,
     tell_of_delta,
@@ -56,16 +57,7 @@ def command() -> None:
     callback=pairs,
     help="Another mode for one of the topics.",
 )
-@click.option(
-    "--registry", metavar="URL", help="The schema registry, for --mode avro and protobuf."
-)
-@click.option(
-    "--registry-config",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=pairs,
-    help="basic.auth.user.info=USER:PASSWORD or bearer.auth.token=TOKEN.",
-)
+@registry_options
 @click.option(
     "--partition-by",
     default="",

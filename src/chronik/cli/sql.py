@@ -15,6 +15,7 @@ from chronik.cli._pipeline import (
     catalog_option,
     master_option,
     pipeline_command,
+    registry_options,
     warehouse_option,
 )
 from chronik.cli._pipeline_checks import require_master, require_topics
@@ -51,6 +52,7 @@ EVIDENCE = ("chronik-data", "chronik-run", "chronik-verify")
     show_default=True,
     help="How a topic that has no table yet is read.",
 )
+@registry_options
 @click.option(
     "--evidence",
     multiple=True,
@@ -70,6 +72,8 @@ def command(
     as_of: str | None,
     engine: Engine,
     mode: Literal["raw", "json"],
+    registry: str | None,
+    registry_config: dict[str, str],
     evidence: tuple[str, ...],
     limit: int,
     as_json: bool,
@@ -91,11 +95,14 @@ def command(
     chronik sql "SELECT count(*) FROM orders TIMESTAMP AS OF '2026-07-31T12:00:00Z'"
     chronik sql "SELECT * FROM chronik.lag WHERE lag > 0"
     """
+    from chronik.pipeline.registry import Registry
     from chronik.pipeline.sql_plan import plan
     from chronik.pipeline.sql_text import parse_as_of
     from chronik.pipeline.system_tables import Places, system_tables
     from chronik.pipeline.warehouse import Warehouse
 
+    if registry_config and registry is None:
+        raise click.UsageError("--registry-config needs --registry: it is for no other place")
     require_master(master)
     where = None if cold else bootstrap
     with _refusals():
@@ -104,7 +111,8 @@ def command(
             require_reachable(bootstrap)
             require_topics(bootstrap, ())
         place = Warehouse(warehouse, catalog) if catalog else warehouse
-        wanted = plan(query_text, where, place, as_of=when, mode=mode)
+        schemas = None if registry is None else Registry(registry, registry_config)
+        wanted = plan(query_text, where, place, as_of=when, mode=mode, registry=schemas)
         folders = evidence or tuple(_existing(EVIDENCE))
         system = system_tables(wanted.system, Places(where, place, folders))
         _refuse_mistakes(wanted, system, engine)
@@ -208,6 +216,9 @@ def _by_spark(
     from chronik.pipeline.sql import answer
 
     require_java()
+    for one in wanted.views:
+        if one.registry is not None:
+            one.registry.require()
     note(f"Starting Spark ({master}) ...")
     found: pa.Table = answer(session(master), wanted, bootstrap, system).limit(limit).toArrow()
     return found

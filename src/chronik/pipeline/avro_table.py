@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from chronik.pipeline.avro_types import AvroTypes, Convert
 from chronik.pipeline.json_columns import Fields
-from chronik.pipeline.json_table import PLACE
+from chronik.pipeline.json_rows import PLACE
 from chronik.pipeline.registry import Registry
 from chronik.pipeline.registry_shape import RegistryShape
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from chronik.pipeline import dlq_table, json_columns, modes, partitioning
+from chronik.pipeline import dlq_table, json_columns, modes, partitioning, registry_rows
 from chronik.pipeline.client import READ_COMMITTED, Cluster, TopicPartition
 from chronik.pipeline.fetch import OffsetRange
 from chronik.pipeline.ingest_metrics import Counters
@@ -27,7 +27,7 @@ from chronik.pipeline.registry import Registry
 from chronik.pipeline.session import session
 from chronik.pipeline.tables import IngestTable, Tables
 from chronik.pipeline.tasks import Counts, Outcome, Task, check_counts
-from chronik.pipeline.warehouse import MODE, PARTITION_BY, TOPIC, Warehouse, table_name
+from chronik.pipeline.warehouse import MODE, PARTITION_BY, REGISTRY, TOPIC, Warehouse, table_name
 
 RECORDS_PER_COMMIT_MAX = 5_000_000
 """Bounds what a crash makes do again, and the size of the files."""
@@ -214,8 +214,11 @@ def open_table(job: Job, topic: str) -> IngestTable:
     properties = {TOPIC: topic, MODE: mode}
     if job.partition_by:
         properties[PARTITION_BY] = ";".join(map(str, job.partition_by))
+    given = dict(properties)
+    if job.registry is not None and mode in registry_rows.MODES:
+        given[REGISTRY] = job.registry.place  # for SQL over the log; it may be another one later
     by = [(modes.place_column(mode, one.column), one) for one in job.partition_by]
-    table = job.warehouse.open(name, modes.schema_of(mode), properties, by)
+    table = job.warehouse.open(name, modes.schema_of(mode), given, by)
     for told, wanted in properties.items():
         if table.properties.get(told) != wanted:
             raise IngestError(

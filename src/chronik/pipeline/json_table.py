@@ -36,9 +36,8 @@ from chronik.pipeline.json_columns import (
     Fields,
     JsonColumns,
 )
+from chronik.pipeline.json_rows import PLACE
 
-PLACE = {"_partition": "partition", "_offset": "offset", "_timestamp": "timestamp", "_key": "key"}
-"""Columns of every JSON table and what they are in the source."""
 ARROW_PLACE = pa.schema(
     [pa.field(name, SCHEMA.field(source).type) for name, source in PLACE.items()]
 )

@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from chronik.pipeline import avro_table, json_table, protobuf_table, raw_table
 from chronik.pipeline.json_columns import Fields
+from chronik.pipeline.json_rows import PLACE
 from chronik.pipeline.plan import IngestError
 from chronik.pipeline.registry import Registry
 from chronik.pipeline.tables import IngestTable
@@ -22,14 +23,14 @@ def place_column(mode: str, source: str) -> str:
     """The table's column for one of the source."""
     if mode == "raw":
         return source
-    return next(name for name, of in json_table.PLACE.items() if of == source)
+    return next(name for name, of in PLACE.items() if of == source)
 
 
 def columns_of(table: IngestTable) -> Fields:
     """The columns that came from values."""
     if table.properties[MODE] == "raw":
         return {}
-    return {one.name: one.type for one in table.schema() if one.name not in json_table.PLACE}
+    return {one.name: one.type for one in table.schema() if one.name not in PLACE}
 
 
 def mode_of(table: IngestTable, fields: Fields, registry: Registry | None) -> Mode:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chronik.pipeline.json_columns import Fields
-from chronik.pipeline.json_table import PLACE
+from chronik.pipeline.json_rows import PLACE
 from chronik.pipeline.protobuf_schema import (
     BadSchema,
     Compiled,

@@ -26,7 +26,7 @@ class UnknownSchema(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Registry:
-    """Where schemas are. Kept out of the tables: it may hold secrets."""
+    """Where schemas are. Only its `place` is kept in tables: the rest may be secret."""
 
     url: str
     settings: dict[str, str] = field(default_factory=dict, repr=False)
@@ -38,6 +38,12 @@ class Registry:
         unknown = [name for name in self.settings if name not in _AUTHORISATION]
         if unknown:
             raise RegistryError(f"no setting {unknown[0]}; there are {', '.join(_AUTHORISATION)}")
+
+    @property
+    def place(self) -> str:
+        """The URL without a user's name and password, fit to be kept in a table."""
+        parts = urllib.parse.urlsplit(self.url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
     def require(self) -> None:
         """Raises where nobody answers, or refuses who asks; what it has is not looked at."""

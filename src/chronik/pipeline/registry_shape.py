@@ -13,7 +13,7 @@ import pyarrow as pa
 from chronik.pipeline.arrow_types import conflict, united
 from chronik.pipeline.avro_types import text
 from chronik.pipeline.json_columns import OTHER_TYPE, Fields
-from chronik.pipeline.json_table import PLACE
+from chronik.pipeline.json_rows import PLACE
 from chronik.pipeline.registry import HEADER_BYTES, Registry, UnknownSchema, schema_number
 
 NO_HEADER = "the value has no registry header (a zero byte and four of the schema's number)"

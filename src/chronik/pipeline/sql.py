@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from chronik.pipeline import dlq_table, json_table, raw_table
 from chronik.pipeline.ingest import log_records
+from chronik.pipeline.registry import Registry
+from chronik.pipeline.rows_source import explained_rows
 from chronik.pipeline.spark_types import spark_schema
 from chronik.pipeline.sql_plan import Mode, Plan, View, plan
 from chronik.pipeline.sql_text import AsOf
@@ -19,7 +21,7 @@ from chronik.pipeline.stored_tables import stored_tables
 from chronik.pipeline.warehouse import Warehouse
 
 
-def query(
+def query(  # noqa: PLR0913 - options with names
     spark: SparkSession,
     bootstrap: str | None,
     warehouse: str | Path | Warehouse,
@@ -27,14 +29,16 @@ def query(
     *,
     as_of: AsOf | None = None,
     mode: Mode = "raw",
+    registry: Registry | None = None,
     system: Mapping[str, pa.Table] | None = None,
 ) -> DataFrame:
     """The answer to a SQL query; every table of the warehouse is a view of its name.
 
     bootstrap: where the log is; None leaves the log out and answers from the tables alone.
     as_of: the tables as they were then, without the log. mode: how a topic without table is read.
+    registry: where schemas are, if it is not where the tables say.
     """
-    wanted = plan(text, bootstrap, warehouse, as_of=as_of, mode=mode)
+    wanted = plan(text, bootstrap, warehouse, as_of=as_of, mode=mode, registry=registry)
     return answer(spark, wanted, bootstrap, system or {})
 
 
@@ -50,7 +54,10 @@ def answer(
 
 
 def register_views(
-    spark: SparkSession, bootstrap: str | None, warehouse: str | Path | Warehouse
+    spark: SparkSession,
+    bootstrap: str | None,
+    warehouse: str | Path | Warehouse,
+    registry: Registry | None = None,
 ) -> list[str]:
     """Makes a view per table, dead letters too, and returns their names.
 
@@ -60,7 +67,7 @@ def register_views(
     names = [one for one in stored_tables(warehouse) if not one.endswith(dlq_table.SUFFIX)]
     found = []
     for name in sorted(names):
-        wanted = plan(f"{name} {name}{dlq_table.SUFFIX}", bootstrap, warehouse)
+        wanted = plan(f"{name} {name}{dlq_table.SUFFIX}", bootstrap, warehouse, registry=registry)
         for view in wanted.views:
             rows_of(spark, view, bootstrap).createOrReplaceTempView(view.name)
             found.append(view.name)
@@ -89,6 +96,8 @@ def _cold(spark: SparkSession, view: View) -> DataFrame:
 def _hot(spark: SparkSession, view: View, bootstrap: str) -> DataFrame | None:
     if not view.ranges:
         return None
+    if (reader := view.reader) is not None:
+        return explained_rows(spark, bootstrap, view.ranges, reader)
     records = log_records(spark, bootstrap, view.ranges)
     if view.mode == "raw":
         return raw_table.rows(records)

@@ -5,7 +5,7 @@ Spark's: `fits` says where the border is.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from chronik.pipeline import json_rows
+from chronik.pipeline import json_rows, registry_rows
 from chronik.pipeline.client import READ_COMMITTED
 from chronik.pipeline.fetch import OffsetRange, read_range
+from chronik.pipeline.registry import Registry
 from chronik.pipeline.sql_plan import LETTERS, RAW, Mode, Plan, View, plan
 from chronik.pipeline.sql_text import SYSTEM, AsOf, for_duckdb
 
@@ -44,10 +45,11 @@ def query(
     *,
     as_of: AsOf | None = None,
     mode: Mode = "raw",
+    registry: Registry | None = None,
     system: Mapping[str, pa.Table] | None = None,
 ) -> pa.Table:
     """The answer as an Arrow table; every table of the warehouse is a view of its name."""
-    wanted = plan(text, bootstrap, warehouse, as_of=as_of, mode=mode)
+    wanted = plan(text, bootstrap, warehouse, as_of=as_of, mode=mode, registry=registry)
     return answer(wanted, bootstrap, system or {})
 
 
@@ -115,7 +117,10 @@ def _cold(view: View, schema: pa.Schema) -> ds.Dataset:
 
 
 def _hot(view: View, bootstrap: str) -> pa.Table:
-    records = _records(view, bootstrap)
+    if (reader := view.reader) is not None:
+        found = reader(_batches(view, bootstrap, registry_rows.COLUMNS))
+        return pa.Table.from_batches(found, reader.wanted)
+    records = pa.Table.from_batches(_batches(view, bootstrap, RAW.names), RAW)
     if view.letters:
         assert view.fields is not None
         return json_rows.letters(records, view.fields).select(LETTERS.names)
@@ -124,15 +129,7 @@ def _hot(view: View, bootstrap: str) -> pa.Table:
     return json_rows.rows(records, view.fields)
 
 
-def _records(view: View, bootstrap: str) -> pa.Table:
-    batches = [
-        batch
-        for (topic, partition), (start, end) in view.ranges.items()
-        for batch in read_range(
-            bootstrap,
-            OffsetRange(topic, partition, start, end),
-            columns=RAW.names,
-            isolation=READ_COMMITTED,
-        )
-    ]
-    return pa.Table.from_batches(batches, RAW)
+def _batches(view: View, bootstrap: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for (topic, partition), (start, end) in view.ranges.items():
+        wanted = OffsetRange(topic, partition, start, end)
+        yield from read_range(bootstrap, wanted, columns=columns, isolation=READ_COMMITTED)

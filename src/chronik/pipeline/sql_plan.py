@@ -7,10 +7,11 @@ the offsets of one snapshot, so their union needs no deduplication.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import pyarrow as pa
 
+from chronik.pipeline import registry_rows
 from chronik.pipeline.client import (
     EARLIEST,
     LATEST,
@@ -20,15 +21,24 @@ from chronik.pipeline.client import (
     UnknownTopic,
 )
 from chronik.pipeline.decode import SCHEMA
-from chronik.pipeline.sql_text import AsOf, BadQuery, names, system_names, without_time_travel
+from chronik.pipeline.registry import Registry
+from chronik.pipeline.sql_text import (
+    AsOf,
+    BadQuery,
+    names,
+    sources,
+    system_names,
+    without_time_travel,
+)
 from chronik.pipeline.stored import Stored, StoredTables
 from chronik.pipeline.stored_tables import stored_tables
 from chronik.pipeline.warehouse import State, Warehouse, table_name
 
 Mode = Literal["raw", "json"]
+"""How a topic without a table is read."""
+TableMode = Literal["raw", "json", "avro", "protobuf"]
 Ranges = dict[TopicPartition, tuple[int, int]]
-LOG_MODES: Final = ("raw", "json")
-"""Modes whose records SQL can read from the log."""
+TABLE_MODES: Final = get_args(TableMode)
 LETTERS_SUFFIX: Final = "__dlq"
 _RAW_NAMES = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 RAW: Final = pa.schema([SCHEMA.field(name) for name in _RAW_NAMES])
@@ -44,7 +54,7 @@ class View:
 
     name: str
     topic: str
-    mode: Mode
+    mode: TableMode
     schema: pa.Schema | None
     """The columns; None where only the log's JSON can tell them."""
     fields: pa.Schema | None
@@ -56,11 +66,24 @@ class View:
     """What is read from the log."""
     next: Mapping[int, int] = field(default_factory=dict)
     """Where the table's part ends. A dead letter table may be ahead: only its rows below count."""
+    registry: Registry | None = None
+    """Where the schemas of the log's part are, if it needs any."""
 
     @property
     def hot(self) -> int:
         """Offsets that are read from the log."""
         return sum(end - start for start, end in self.ranges.values())
+
+    @property
+    def reader(self) -> registry_rows.RegistryRows | None:
+        """What makes rows of the log's records, where a registry explains them."""
+        if self.registry is None:
+            return None
+        assert self.schema is not None
+        assert self.fields is not None
+        return registry_rows.RegistryRows(
+            self.mode, self.fields, self.registry, self.schema, self.letters
+        )
 
 
 @dataclass(frozen=True)
@@ -89,27 +112,67 @@ def plan(
     *,
     as_of: AsOf | None = None,
     mode: Mode = "raw",
+    registry: Registry | None = None,
 ) -> Plan:
     """The views that the text names.
 
     bootstrap: where the log is; None answers from the tables alone. as_of: every table as it was
-    then, without the log. mode: how a topic that has no table yet is read.
+    then, without the log. mode: how a topic that has no table yet is read. registry: where the
+    schemas of the log's newest records are, if it is not where the tables say.
     """
     stored = stored_tables(warehouse)
+    log = bootstrap if as_of is None else None
+    topics = _topics(log)
     tables = {one.lower(): one for one in stored}
-    plain, past = without_time_travel(text, tables)
+    aliases = _aliases(stored, text, topics)
+    plain, past = without_time_travel(text, tables | aliases)
     named = names(plain)
-    planner = _Planner(stored, bootstrap if as_of is None else None, as_of)
+    planner = _Planner(stored, log, as_of, registry)
     views = [view for name in _topic_tables(stored) for view in planner.views(name, named)]
+    for alias, name in aliases.items():
+        views += planner.renamed(name, named, alias)
     for view, (name, when) in past.items():
-        views += _Planner(stored, None, when).views(tables[name], {name}, view)
-    known = list(tables.values())
-    if bootstrap is not None and as_of is None:
-        with Cluster(bootstrap) as cluster:
-            topics = [one for one in cluster.topics() if table_name(one).lower() not in tables]
-        views += log_views(bootstrap, topics, named - set(tables), mode)
-        known += map(table_name, topics)
+        table = (tables | aliases)[name]
+        views += _Planner(stored, None, when, None).views(table, {table.lower()}, view)
+    if log is not None:
+        alone = [one for one in topics if table_name(one).lower() not in tables | aliases]
+        views += log_views(log, alone, named - set(tables), mode)
+    known = {*stored, *map(table_name, topics)}
     return Plan(plain, views, sorted(system_names(text)), tuple(sorted(known)))
+
+
+def _topics(bootstrap: str | None) -> list[str]:
+    if bootstrap is None:
+        return []
+    with Cluster(bootstrap) as cluster:
+        return cluster.topics()
+
+
+def _aliases(
+    stored: Mapping[str, StoredTables], text: str, topics: Collection[str]
+) -> dict[str, str]:
+    """The names of topics in the text whose tables have another name, and those tables' names.
+
+    Every table has to be asked for its topic, so that is done only where a name is no table's.
+    """
+    tables = {one.lower() for one in stored}
+    of_topics = {table_name(one).lower() for one in topics}
+    asked = {one.removesuffix(LETTERS_SUFFIX) for one in sources(text)}
+    asked = (asked | (of_topics & names(text))) - tables
+    found: dict[str, str] = {}
+    if not asked:
+        return found
+    owners = {name: one for name, one in stored.items() if not name.endswith(LETTERS_SUFFIX)}
+    tabled = {topic: name for one in set(owners.values()) for topic, name in one.topics().items()}
+    for name in asked:
+        claims = [one for one in {*tabled, *topics} if table_name(one).lower() == name]
+        if not set(claims) & set(tabled):
+            continue
+        if len(claims) > 1:
+            one, other = sorted(claims)[:2]
+            raise BadQuery(f"'{name}' could be topic '{one}' and topic '{other}'")
+        found[name] = tabled[claims[0]]
+    return found
 
 
 def _topic_tables(tables: Collection[str]) -> list[str]:
@@ -120,9 +183,20 @@ class _Planner:
     """Makes views of one warehouse at one time."""
 
     def __init__(
-        self, tables: Mapping[str, StoredTables], bootstrap: str | None, as_of: AsOf | None
+        self,
+        tables: Mapping[str, StoredTables],
+        bootstrap: str | None,
+        as_of: AsOf | None,
+        registry: Registry | None,
     ) -> None:
         self._tables, self._bootstrap, self._as_of = tables, bootstrap, as_of
+        self._registry = registry
+
+    def renamed(self, name: str, named: Collection[str], alias: str) -> list[View]:
+        """The same views under another name, where that one is named."""
+        both = {alias: name.lower(), alias + LETTERS_SUFFIX: (name + LETTERS_SUFFIX).lower()}
+        found = self.views(name, {both[one] for one in both if one in named})
+        return [replace(one, name=alias + one.name.removeprefix(name)) for one in found]
 
     def views(self, name: str, named: Collection[str], view: str = "") -> list[View]:
         """The table's view and the one of its dead letters, where they are named."""
@@ -144,13 +218,31 @@ class _Planner:
         mode, state = _mode(stored), stored.state
         schema = RAW if mode == "raw" else stored.schema
         ranges = {}
-        # What a registry describes cannot be read from the log without it: the table alone.
-        if self._bootstrap is not None and stored.mode in LOG_MODES:
+        if self._bootstrap is not None:
             ranges = hot_ranges(self._bootstrap, stored.topic, state)
-        files, size = stored.files, stored.bytes
         return View(
-            view, stored.topic, mode, schema, schema, False, files, size, ranges, state.next
+            view,
+            stored.topic,
+            mode,
+            schema,
+            schema,
+            files=stored.files,
+            bytes=stored.bytes,
+            ranges=ranges,
+            next=state.next,
+            registry=self._schemas(stored) if ranges and mode in registry_rows.MODES else None,
         )
+
+    def _schemas(self, stored: Stored) -> Registry:
+        """The registry that was given, or the one that the table was made with."""
+        if self._registry is not None:
+            return self._registry
+        if stored.registry is None:
+            raise BadQuery(
+                f"the newest records of '{stored.name}' are {stored.mode.capitalize()}: --registry "
+                "URL says where their schemas are; --cold leaves them out"
+            )
+        return Registry(stored.registry)
 
     def _letters(self, stored: Stored, rows: View) -> View:
         """The letters up to where the table is, then those of the log."""
@@ -164,10 +256,10 @@ class _Planner:
         )
 
 
-def _mode(stored: Stored) -> Mode:
-    known = {*LOG_MODES, "avro", "protobuf"}
+def _mode(stored: Stored) -> TableMode:
+    known: dict[str, TableMode] = {one: one for one in TABLE_MODES}
     assert stored.mode in known, f"table '{stored.name}' has no mode: {stored.mode}"
-    return "raw" if stored.mode == "raw" else "json"  # the others have columns too, as JSON has
+    return known[stored.mode]
 
 
 # -- the log's part

@@ -16,6 +16,9 @@ _TOKEN = re.compile(
     |(?P<quoted>"(?:[^"]|"")*"|`(?:[^`]|``)*`)|(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_FROM = {"from", "join"}
+_CLAUSES = {"where", "select", "group", "order", "having", "limit", "union"}
+"""What ends a list of tables."""
 _VERSION = {"version", "system_version"}
 _TIME = {"timestamp", "system_time"}
 
@@ -73,6 +76,19 @@ def tokens(text: str) -> list[Token]:
 def names(text: str) -> set[str]:
     """Everything in the text that could be the name of a table, in lower case."""
     return {one.name for one in tokens(text)} - {""}
+
+
+def sources(text: str) -> set[str]:
+    """What follows FROM and JOIN, also with commas, in lower case; it may have names too many."""
+    found, listed, before = set(), False, ""
+    for one in tokens(text):
+        if one.kind == "space":
+            continue
+        listed = one.name in _FROM or (listed and one.name not in _CLAUSES)
+        if before in _FROM or (listed and before == ","):
+            found.add(one.name)
+        before = one.name or one.text
+    return found - {""}
 
 
 def words(text: str) -> set[str]:

@@ -23,6 +23,8 @@ class Stored:
     files: tuple[str, ...]
     bytes: int
     state: State
+    registry: str | None = None
+    """Where the schemas of an Avro or Protobuf table are, as its maker knew it."""
 
 
 class StoredTables(Protocol):
@@ -30,6 +32,10 @@ class StoredTables(Protocol):
 
     def names(self) -> list[str]:
         """Every table, dead letters too."""
+        ...
+
+    def topics(self) -> dict[str, str]:
+        """Topic to table, dead letters left out; this opens every table."""
         ...
 
     def at(self, name: str, as_of: AsOf | None) -> Stored | None:

@@ -9,7 +9,7 @@ from chronik.pipeline.delta_names import delta_names
 from chronik.pipeline.delta_table import DeltaTable, DeltaWarehouse, deltalake
 from chronik.pipeline.sql_text import AsOf, BadQuery
 from chronik.pipeline.stored import Stored, nothing_as_of
-from chronik.pipeline.warehouse import MODE, TOPIC
+from chronik.pipeline.warehouse import MODE, REGISTRY, TOPIC
 
 _NOT_IN_FILES = {"deletionVectors", "columnMapping"}
 """With these a table's files alone do not say what its rows are."""
@@ -23,6 +23,9 @@ class DeltaStored:
 
     def names(self) -> list[str]:
         return delta_names(self._location)
+
+    def topics(self) -> dict[str, str]:
+        return DeltaWarehouse(self._location).topics()
 
     def at(self, name: str, as_of: AsOf | None) -> Stored | None:
         table = DeltaWarehouse(self._location).load(name)
@@ -45,6 +48,7 @@ class DeltaStored:
             tuple(table.files()),
             sum(actions.column("size_bytes").to_pylist()),
             table.state(),
+            table.properties.get(REGISTRY),
         )
 
     def holds(self, name: str, batch_id: str) -> bool:

@@ -14,6 +14,7 @@ from chronik.pipeline.warehouse import (
     BATCH,
     MODE,
     NEXT,
+    REGISTRY,
     TOPIC,
     State,
     Warehouse,
@@ -30,6 +31,9 @@ class IcebergStored:
     def names(self) -> list[str]:
         return self._warehouse.names()
 
+    def topics(self) -> dict[str, str]:
+        return self._warehouse.topics()
+
     def at(self, name: str, as_of: AsOf | None) -> Stored | None:
         table = self._warehouse.load(name)
         if table is None or TOPIC not in table.properties:
@@ -40,10 +44,12 @@ class IcebergStored:
             name,
             table.properties[TOPIC],
             table.properties.get(MODE, "raw"),
-            schema_at(table, snapshot),
+            # The newest columns may be ahead of the newest rows, and they judge what comes next.
+            schema_at(table, None if as_of is None else snapshot),
             files,
             size,
             state_at(table, snapshot),
+            table.properties.get(REGISTRY),
         )
 
     def holds(self, name: str, batch_id: str) -> bool:

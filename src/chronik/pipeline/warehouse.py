@@ -32,6 +32,7 @@ from chronik.pipeline.partitioning import PartitionBy
 
 TOPIC = "chronik.topic"
 MODE = "chronik.mode"
+REGISTRY = "chronik.registry"
 BATCH = "chronik.batch-id"
 RANGES = "chronik.ranges"
 NEXT = "chronik.next-offsets"
