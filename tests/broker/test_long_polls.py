@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chronik.broker.clock import SystemClock
-from chronik.broker.long_polls import LongPolls, Turns
+from chronik.broker.long_polls import LongPolls
+from chronik.broker.turns import Turns
 from chronik.model.limits import POLLS_AT_ONCE_US
 
 

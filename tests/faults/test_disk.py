@@ -239,6 +239,16 @@ def test_fm55_a_slow_disk_does_not_hold_the_event_loop(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_fm30_fetches_of_a_node_give_way_to_its_own_writes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with node_on(FaultyFiles(), str(tmp_path)) as node:
+            commit, turns = node.broker.commit, node.broker.turns
+            assert turns._is_urgent == commit.is_urgent
+            assert commit.urgent_done == turns.go_on
+
+    run(scenario)
+
+
 def test_a_stop_during_slow_background_work_waits_for_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,13 +14,13 @@ from chronik.broker.disk import Disk
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
-from chronik.broker.long_polls import Turns
 from chronik.broker.metrics import ApiCounters, Metrics
 from chronik.broker.partitions import Partitions
 from chronik.broker.peering import PeerApi, Peers
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.recompression import Recompression
 from chronik.broker.replica_sessions import ReplicaSessions
+from chronik.broker.turns import Turns
 from chronik.broker.unknown_topics import UnknownTopics
 from chronik.model.broker_configs import RACK_AWARE_SELECTOR, effective
 from chronik.model.configs import BrokerLayers

@@ -72,6 +72,10 @@ class GroupCommit:
         """Who else writes a lot to the disk just now: then, too, disk threads do the writes."""
         self._scheduled = False
         self._idle = disk.workers
+        self._handed_over_ns = 0
+        """When the disk was last given something to write."""
+        self.urgent_done: Callable[[], None] = lambda: None
+        """Called when a cycle is over: whoever gave way to it goes on."""
         self._drained: asyncio.Future[None] | None = None
         self.failing: str | None = None
         """What the disk said when it last refused a write; None while it works."""
@@ -87,9 +91,15 @@ class GroupCommit:
             self._scheduled = True
             self._loop.call_soon(self._start)
 
-    def is_due(self) -> bool:
-        """Whether a cycle starts when the loop comes to it."""
-        return self._scheduled
+    def is_urgent(self) -> bool:
+        """Whether a cycle starts when the loop comes to it, or is with the disk for a short time.
+
+        Then the disk's thread needs the GIL, which a busy loop would give it only now and then.
+        """
+        if self._scheduled or self._idle == self._disk.workers:
+            return self._scheduled
+        since_ns = self._clock.monotonic_ns() - self._handed_over_ns
+        return since_ns < limits.POLLS_GIVE_WAY_US * 1000
 
     def write(self, partitions: Iterable[Partition]) -> None:
         """As `add`, but the cycle starts now: all that comes together is here already."""
@@ -192,6 +202,7 @@ class GroupCommit:
     def _hand_over(self, writes: list[tuple[Partition, Write]]) -> None:
         self._idle -= 1
         self.cycles += 1
+        self._handed_over_ns = self._clock.monotonic_ns()
         self._disk.start(partial(self._write, writes), self._finish)
 
     def _expose(self, partition: Partition, write: Write) -> bool:
@@ -225,6 +236,7 @@ class GroupCommit:
         if quick:
             self.cycles += 1
             self._settle_all(self._write(quick))
+            self.urgent_done()
 
     def _take(self, queue: deque[Partition], share: int) -> list[tuple[Partition, Write]]:
         now_ms = self._clock.now_ms()
@@ -275,6 +287,7 @@ class GroupCommit:
         self._settle_all(outcomes)
         if self._queue and not self._scheduled:
             self._start()
+        self.urgent_done()
         self._notify_drained()
 
     def _settle_all(self, outcomes: list[_Outcome]) -> None:

@@ -14,12 +14,12 @@ from chronik.broker.commit import GroupCommit
 from chronik.broker.controller import Controller
 from chronik.broker.disk import Disk
 from chronik.broker.evidence import trace_assignment
-from chronik.broker.long_polls import Turns
 from chronik.broker.metrics import Metrics
 from chronik.broker.opening import Opened, open_partition
 from chronik.broker.partition import Partition
 from chronik.broker.removal import Removals
 from chronik.broker.status import PartitionStatus
+from chronik.broker.turns import Turns
 from chronik.cluster.image import ClusterImage, PartitionState, Topic
 from chronik.model.errors import ErrorCode
 from chronik.model.topic_configs import TopicConfig, base_config, resolve

@@ -24,6 +24,9 @@ FETCH_SESSIONS_MAX = 1_000
 FETCH_WAIT_MS_MAX = 3_600_000
 POLLS_AT_ONCE_US = 200
 """Fetches are looked at for so long, then whatever came in meanwhile has its turn."""
+POLLS_GIVE_WAY_US = 1_000
+"""So long, at most, they leave the processor to a write that is due or was just given to the disk:
+longer than a sync takes on a fast disk. On a slow one they use the time."""
 WATERMARK_NEWS_MS = 3
 """A follower learns of a moved watermark at the latest after this time, if no data comes first."""
 PRODUCERS_PER_PARTITION_MAX = 10_000

@@ -20,12 +20,12 @@ from chronik.broker.evidence import trace_controller
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
-from chronik.broker.long_polls import Turns
 from chronik.broker.metrics import Metrics
 from chronik.broker.partitions import Partitions, Parts
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.recompression import Recompression
 from chronik.broker.replica_sessions import ReplicaSessions
+from chronik.broker.turns import Turns
 from chronik.cluster.commands import ControllerSettings
 from chronik.model.broker_configs import effective
 from chronik.model.configs import BrokerLayers
@@ -80,7 +80,8 @@ def build_broker(ground: Ground) -> Broker:
     commit = GroupCommit(ground.loop, ground.disk, clock)
     controller = _build_controller(ground)
     controller.watch_leader(partial(trace_controller, tracer))
-    turns = Turns(ground.loop, clock, commit.is_due)
+    turns = Turns(ground.loop, clock, commit.is_urgent)
+    commit.urgent_done = turns.go_on
     partitions = _build_partitions(ground, commit, turns)
 
     def layers() -> BrokerLayers:
