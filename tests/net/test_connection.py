@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.net.kit import Calls, FakeListener, answers, feed, framed, request
 
+from chronik.handlers.call import Call
 from chronik.model import limits
 from chronik.net.budget import Budget
-from chronik.net.frames import FRAME_STEP_BYTES
+from chronik.net.frames import FRAME_STEP_BYTES, POOLED_BYTES_MIN
 
 FRAMES = st.lists(st.binary(min_size=1, max_size=600), min_size=1, max_size=12)
 
@@ -52,6 +53,26 @@ def test_a_frame_owns_its_bytes() -> None:
     feed(connection, framed(b"first"))
     feed(connection, framed(b"other"))
     assert listener.router.frames == [b"first", b"other"]
+
+
+class LetsGo(Calls):
+    """As a handler that has taken views of what it needs."""
+
+    def route(self, call: Call) -> None:
+        super().route(call)
+        call.let_go()
+
+
+def test_a_frame_that_is_let_go_is_used_again_before_its_request_is_answered() -> None:
+    listener = FakeListener(LetsGo())
+    connection, _ = listener.connect()
+    feed(connection, framed(request(1, POOLED_BYTES_MIN)))
+    assert listener.router.calls[0].answer is None
+    again = listener.frame_pool.take(POOLED_BYTES_MIN)
+    assert again.startswith(request(1))
+    assert listener.frame_pool.take(POOLED_BYTES_MIN) is not again
+    listener.router.calls[0].reply([b""])
+    assert not listener.frame_pool.take(POOLED_BYTES_MIN).startswith(request(1))
 
 
 def test_two_connections_share_a_buffer_without_mixing_their_bytes() -> None:

@@ -1,21 +1,34 @@
 """Large buffers are used again, but never while somebody can see their bytes."""
 
 import struct
+import sys
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronik.net.frames import POOLED_BYTES_MIN, FramePool, FrameReader
 
-SIZE = POOLED_BYTES_MIN + 1000
+SIZE = 3 * POOLED_BYTES_MIN
 
 
 def test_a_buffer_that_nobody_looks_at_is_used_again() -> None:
     pool, frame = FramePool(), bytearray(SIZE)
     pool.give(frame)
-    assert pool.take(SIZE + 10) is frame
-    assert len(frame) == SIZE + 10
+    assert pool.take(SIZE - 10) is frame
+    assert len(frame) == SIZE - 10
     assert pool.take(SIZE) is not frame
+
+
+def test_a_buffer_is_as_large_as_asked_for_and_its_memory_stays() -> None:
+    pool, frame = FramePool(), bytearray(SIZE)
+    memory = sys.getsizeof(frame)
+    for size in (SIZE - 1, SIZE, SIZE // 2 + 1, SIZE - 1000, SIZE):
+        pool.give(frame)
+        assert pool.take(size) is frame
+        assert (len(frame), sys.getsizeof(frame)) == (size, memory)
+    pool.give(frame)
+    assert pool.take(SIZE + 1) is not frame
 
 
 def test_a_buffer_with_a_view_waits_until_the_view_is_gone() -> None:
@@ -63,3 +76,23 @@ def test_frames_are_whole_however_they_arrive_and_whoever_keeps_them(
             arrived += 1
     assert arrived == len(wanted)
     assert all(view == was for view, was in kept)
+
+
+@pytest.mark.parametrize("shared", [4096, 4 * SIZE])
+def test_large_frames_of_one_stream_take_turns_in_one_buffer(shared: int) -> None:
+    pool = FramePool()
+    reader = FrameReader(memoryview(bytearray(shared)), pool)
+    used = set()
+    for number in range(5):
+        stream = memoryview(struct.pack(">i", SIZE) + bytes([number]) * SIZE)
+        while stream:
+            into = reader.buffer()
+            count = min(len(into), len(stream))
+            into[:count] = stream[:count]
+            stream = stream[count:]
+            del into
+            for frame in reader.received(count):
+                assert frame == bytes([number]) * SIZE
+                used.add(id(frame))
+                pool.give(frame)
+    assert len(used) == 1

@@ -7,6 +7,7 @@ from chronik.wire.records import Buffer
 
 _LENGTH_AND_CORRELATION = struct.Struct(">ii")
 _TAG_BYTE = b"\x00"
+_NO_FRAME = bytearray()
 
 
 class Peer:
@@ -73,6 +74,10 @@ class Call:
         self.hang_up = hang_up
         self.given_up: Callable[[], None] | None = None
         """Called when the client leaves before the answer: a long poll need not go on."""
+
+    def let_go(self) -> None:
+        """Whoever needs more of the frame has a view of it: without one its memory is free."""
+        self.frame = _NO_FRAME
 
     def reply(self, body: Sequence[Buffer]) -> None:
         """Answers with these bytes; the connection sends them when it is their turn."""

@@ -25,6 +25,7 @@ _NOTHING: Damaged = []
 def serve(broker: Broker, call: Call) -> None:
     """Appends every partition of the request, then waits for the disk and answers."""
     request = parse_produce(call.api_version, memoryview(call.frame), call.body)
+    call.let_go()  # the batches are views: once written, an answer that waits costs no memory
     recompression = broker.recompression
     if recompression.concerns(request, call.peer):
         recompression.start(request, call.peer, partial(_serve, broker, call), call.hang_up)

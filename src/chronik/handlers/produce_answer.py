@@ -116,7 +116,7 @@ class Answer:
         append_time_ms: int,
     ) -> None:
         """Notes the result, good as soon as the partition has reached the batch's end."""
-        result = Result(wanted)
+        result = Result(wanted._replace(records=None))  # the log has them
         result.base_offset, result.last_offset = appended.base_offset, appended.last_offset
         result.append_time_ms = append_time_ms
         result.log_start = partition.state.log_start

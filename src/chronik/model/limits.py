@@ -63,9 +63,10 @@ METRIC_CLIENTS_MAX = 200
 """Clients with a counter of their own; further ones are counted together."""
 PARTITION_SERIES_MAX = 10_000
 """Partitions with series of their own; further ones are in the sums and counted as omitted."""
-REPLICA_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
-REPLICA_PARTITION_BYTES_MAX = 4 * 1024 * 1024
-"""What a follower asks for at once, in all and of one partition."""
+REPLICA_RESPONSE_BYTES_MAX = 2 * 1024 * 1024
+REPLICA_PARTITION_BYTES_MAX = 1024 * 1024
+"""What a follower asks for at once, in all and of one partition: enough for a disk, and little
+memory where several leaders answer at the same time."""
 REPLICA_WAIT_MS_MAX = 1_500
 """Whatever happens ends a follower's poll at once: this only bounds what idle partitions cost, and
 how long a broken link goes unnoticed."""

@@ -140,6 +140,8 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes += call.size
         self._listener.budget.take(call.size)
         self._listener.router.route(call)
+        if call.frame is not frame:
+            self._listener.frame_pool.give(frame)  # long before the answer, perhaps
 
     def _hang_up(self) -> None:
         """A request that cannot be answered ends the connection, as Kafka does."""

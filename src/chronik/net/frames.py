@@ -8,6 +8,7 @@ only while the node has memory to spare; else it grows with what has arrived.
 """
 
 import struct
+import sys
 from collections import deque
 from collections.abc import Iterator
 
@@ -20,8 +21,11 @@ FRAME_STEP_BYTES = 4 * 1024 * 1024
 SCARCE_STEP_BYTES = 16 * 1024
 """The same where frames under way hold much already."""
 POOLED_BYTES_MIN = 128 * 1024
-POOLED_BYTES_MAX = 2 * 1024 * 1024
+POOLED_BYTES_MAX = limits.REPLICA_RESPONSE_BYTES_MAX + 64 * 1024
+"""A follower's largest answer, all around the records included."""
 POOLED_FRAMES_MAX = 8
+_ZEROS = memoryview(bytes(POOLED_BYTES_MAX))
+"""Never written to, so it takes no memory: all its pages are the system's one page of zeros."""
 LARGE_START_BYTES = 16 * 1024
 """Received at once where a large frame is expected: what is more would be copied out again."""
 
@@ -49,30 +53,39 @@ class FramePool:
         return self.take(min(size, max(step, 2 * begun)))
 
     def give(self, frame: bytearray) -> None:
-        """The request of this frame is answered; somebody may still look at its bytes."""
+        """Nobody asks for this frame any more; somebody may still look at its bytes."""
         if POOLED_BYTES_MIN <= len(frame) <= POOLED_BYTES_MAX:
             self._frames.append(frame)
 
     def take(self, size: int) -> bytearray:
         """A buffer of this size, whatever is in it."""
-        for _ in range(len(self._frames)):
-            frame = self._frames.popleft()
-            if len(frame) // 2 < size <= len(frame) * 2 and _resized(frame, size):
-                return frame
-            self._frames.append(frame)
+        if size >= POOLED_BYTES_MIN:
+            for _ in range(len(self._frames)):
+                frame = self._frames.popleft()
+                room = sys.getsizeof(frame) - _OVERHEAD
+                if room // 2 < size <= room and _resized(frame, size):
+                    return frame
+                self._frames.append(frame)
         return bytearray(size)
 
 
+_OVERHEAD = sys.getsizeof(bytearray()) + 1
+"""What a bytearray takes besides its room for bytes: it ends with a zero that does not count."""
+
+
 def _resized(frame: bytearray, size: int) -> bool:
-    """False where a view of the frame is alive: a bytearray cannot change its length then."""
+    """False where a view of the frame is alive: a bytearray cannot change its length then.
+
+    Its memory stays as it is: there is room for the size, of which it needs more than half.
+    """
     try:
-        frame.append(0)
+        frame.pop()
     except BufferError:
         return False
     if size < len(frame):
         del frame[size:]
     elif size > len(frame):
-        frame.extend(bytes(size - len(frame)))
+        frame += _ZEROS[: size - len(frame)]
     return True
 
 
@@ -141,14 +154,20 @@ class FrameReader:
             if end - position < size:
                 self._start(size, data[position:])
                 return
-            self._large = False
-            yield bytearray(data[position : position + size])
+            whole = data[position : position + size]
+            self._large = size >= POOLED_BYTES_MIN
+            yield self._pooled(whole) if self._large else bytearray(whole)
             position += size
         self._prefix = bytes(data[position:])
 
+    def _pooled(self, whole: memoryview) -> bytearray:
+        frame = self._pool.take(len(whole))
+        memoryview(frame)[:] = whole  # a slice of the frame itself would copy the bytes twice
+        return frame
+
     def _start(self, size: int, begun: memoryview) -> None:
         self._frame = self._pool.begin(size, len(begun))
-        self._frame[: len(begun)] = begun
+        memoryview(self._frame)[: len(begun)] = begun
         self.held = len(self._frame)
         self.frame_size = size
         self._filled = len(begun)
