@@ -3,7 +3,9 @@
 `pytest --server kafka` runs the same client tests against Apache Kafka, the judge of what is right.
 """
 
+import gc
 import importlib
+import re
 import signal
 import sys
 import threading
@@ -25,6 +27,9 @@ MARKERS = (
     "chronik_only(reason): Apache Kafka differs by nature",
 )
 NewTopic = Callable[..., str]
+INTEGRATION_ALL = {"clients", "cluster_nodes"}
+"""Folders in which every test is one of integration."""
+INTEGRATION_FILE = re.compile(r"^pytestmark = \[?pytest\.mark\.integration\b", re.MULTILINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,6 +60,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         only = item.get_closest_marker("chronik_only")
         if only and server != "chronik":
             item.add_marker(pytest.mark.skip(reason=only.kwargs["reason"]))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without integration tests, as in `make check`, the clients they need are not imported."""
+    if "not integration" not in config.getoption("markexpr"):
+        return None
+    if collection_path.suffix == ".py":
+        return bool(INTEGRATION_FILE.search(collection_path.read_text())) or None
+    return (collection_path.name in INTEGRATION_ALL and collection_path.is_dir()) or None
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests and their modules stay: collections need not look at them
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # extensions report what is not freed in the end
 
 
 # ---- scenario files
