@@ -23,6 +23,7 @@ from tests.faults.nodes import (
 )
 from tests.servers import Chronik
 
+from chronik.broker import maintenance
 from chronik.broker.maintenance import Maintenance
 from chronik.model.errors import ErrorCode
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -152,7 +153,11 @@ def test_fm63_a_node_on_a_full_disk_stops_in_order(
     assert "no clean stop" in caplog.text
 
 
-def test_fm63_background_work_on_a_full_disk_is_tried_again(tmp_path: Path) -> None:
+def test_fm63_background_work_on_a_full_disk_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "UNSYNCED_CHECKPOINT_INTERVAL_S", 0.0)
+
     async def scenario() -> None:
         files = FaultyFiles()
         async with node_on(files, str(tmp_path), durability="os") as node:

@@ -118,6 +118,52 @@ def test_the_first_batch_is_whole_if_asked_and_the_last_may_be_partial() -> None
     assert log.read(0, 0, 3, at_least_one_batch=False).slices == []
 
 
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=12),
+    st.integers(0, 11),
+    st.integers(0, 3000),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_read_of_whole_batches_has_all_that_fit_and_no_part_of_another(
+    counts: list[int], first: int, max_bytes: int, at_least_one: bool, sealed: bool
+) -> None:
+    _, log = new_log(LogConfig(segment_bytes=100_000, index_interval_bytes=1))
+    made = fill_counts(log, counts)
+    if sealed:
+        log.segments[0].seal()
+    first = min(first, len(made) - 1)
+    expected = made[first : first + 1] if at_least_one else []
+    for upto in range(first + 1, len(made) + 1):
+        if sum(map(len, made[first:upto])) <= max_bytes:
+            expected = made[first:upto]
+    offset = sum(counts[:first])
+    found = log.read(offset, max_bytes, log.end_offset, at_least_one_batch=at_least_one, whole=True)
+    assert joined(map(bytes, found.slices)) == b"".join(expected)
+    assert found.size == sum(map(len, expected))
+
+
+def fill_counts(log: Log, counts: list[int]) -> list[bytes]:
+    """One batch of so many records after the other."""
+    made = []
+    for count in counts:
+        made.append(bytes(batch(log.end_offset, [NOW] * count)))
+        append(log, made[-1])
+    return made
+
+
+def test_whole_batches_closer_than_the_index_knows_may_be_cut_but_never_before_its_last_entry() -> (
+    None
+):
+    _, log = new_log(LogConfig(segment_bytes=100_000, index_interval_bytes=1000))
+    made = b"".join(fill_counts(log, [1] * 100))
+    for max_bytes in range(100, 3000, 77):
+        found = log.read(0, max_bytes, log.end_offset, at_least_one_batch=False, whole=True)
+        assert joined(map(bytes, found.slices)) == made[: found.size]
+        assert max(0, max_bytes - 1200) < found.size <= max_bytes
+
+
 def test_offsets_outside_the_log_are_refused_and_the_end_reads_empty() -> None:
     _, log = new_log()
     fill(log, 3)

@@ -111,7 +111,8 @@ class Maintenance:
         if partition.log.end_offset == partition.checkpointed_at or not partition.has_directory:
             return False  # most of many
         key = (partition.topic_id, partition.index)
-        end_offset, at_s = self._checkpointed.get(key, (partition.opened_at_offset, 0.0))
+        # Seen for the first time it was just written to: as good as a checkpoint of what it was.
+        end_offset, at_s = self._checkpointed.setdefault(key, (partition.opened_at_offset, now_s))
         if partition.log.end_offset == end_offset:
             return False
         return partition.sync or now_s - at_s >= UNSYNCED_CHECKPOINT_INTERVAL_S

@@ -344,10 +344,12 @@ class Partition:
         return self._shared.keep(asked, read)
 
     def read_for_follower(self, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> Read:
-        """What a follower lacks: everything that is on this disk, committed or not."""
-        return self.log.read(
-            offset, max_bytes, self.log.end_offset, at_least_one_batch=at_least_one_batch
-        )
+        """What a follower lacks: everything that is on this disk, committed or not.
+
+        A part of a batch is of no use to it, and the next answer would send all of that again.
+        """
+        end, one = self.log.end_offset, at_least_one_batch
+        return self.log.read(offset, max_bytes, end, at_least_one_batch=one, whole=True)
 
     def close(self, code: ErrorCode) -> None:
         """The partition goes away (deleted, or the node stops): nobody waits in vain."""

@@ -166,6 +166,14 @@ class SegmentIndex:
         entry = bisect_right(self.offsets, offset - self.base_offset) - 1
         return self.positions[entry] if entry >= 0 else 0
 
+    def batch_start(self, position: int) -> int:
+        """Where a batch begins, at or before `position`: the last such place that is known."""
+        for starts in (self.tail_positions, self.positions):
+            entry = bisect_right(starts, position) - 1
+            if entry >= 0:
+                return starts[entry]
+        return 0
+
     def offset_before(self, timestamp: int) -> int:
         """An offset at or before the first record as young as `timestamp`."""
         entry = bisect_left(self.times, timestamp) - 1

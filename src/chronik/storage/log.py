@@ -215,12 +215,19 @@ class Log:
     # Reading.
 
     def read(
-        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one_batch: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        end_offset: int,
+        *,
+        at_least_one_batch: bool,
+        whole: bool = False,
     ) -> Read:
         """Batches from the one containing `offset` on, none that reaches `end_offset` or beyond.
 
         Cut at `max_bytes` as Kafka does: the last batch may be partial, the first is whole if
-        `at_least_one_batch`. One segment per call.
+        `at_least_one_batch`; none is partial if `whole`, as far as the index knows them. One
+        segment per call.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(f"{offset} not in [{self.start_offset}, {self.end_offset}]")
@@ -231,7 +238,9 @@ class Log:
             if segment.base_offset >= end_offset:
                 break
             limit = None if self._segment_end(number) <= end_offset else end_offset
-            found = segment.read(offset, max_bytes, limit, at_least_one_batch=at_least_one_batch)
+            found = segment.read(
+                offset, max_bytes, limit, at_least_one_batch=at_least_one_batch, whole=whole
+            )
             if found is not None:
                 return found
             number += 1

@@ -65,7 +65,10 @@ class Storage:
 
 
 class Read(NamedTuple):
-    """Bytes of a log from the batch that contains the asked offset on; the last may be partial."""
+    """Bytes of a log from the batch that contains the asked offset on; the last may be partial.
+
+    Who asked for whole batches gets no part of another one if there is an index entry between.
+    """
 
     slices: list[memoryview]
     size: int
@@ -220,26 +223,45 @@ class Segment:
         )
 
     def read(
-        self, offset: int, max_bytes: int, end_offset: int | None, *, at_least_one_batch: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        end_offset: int | None,
+        *,
+        at_least_one_batch: bool,
+        whole: bool = False,
     ) -> Read | None:
         """See `Log.read`; None where this segment holds nothing at or after `offset`.
 
         `end_offset` is None where all of the segment may be read.
         """
         end = self.size if end_offset is None else self.position_at(end_offset)
-        tail = self.loaded_index().tail_position(offset)
-        if tail is not None and (newest := self._read_tail(offset, tail, max_bytes, end)):
+        index = self.loaded_index()
+        tail = index.tail_position(offset)
+        newest = self._read_tail(offset, tail, max_bytes, end) if tail is not None else None
+        if newest is not None and (not whole or newest.position + newest.size == end):
             return newest
         found = self.locate(offset)
         if found is None:
             return None
         position, header = found
         stop = position + max_bytes
+        if whole and stop < end:
+            stop = self._end_of_whole(index, position, header, stop)
         if at_least_one_batch:
             stop = max(stop, position + header.size)
         stop = max(position, min(stop, end))
         slices = self.storage.files.view(self.path, position, stop, self.size, sealed=self.sealed)
         return Read(slices, stop - position, header.base_offset, self.base_offset, position)
+
+    def _end_of_whole(
+        self, index: SegmentIndex, position: int, header: BatchHeader, stop: int
+    ) -> int:
+        """The last known end of a batch up to `stop`; `position` where not even one is whole."""
+        if position + header.size > stop:
+            return position
+        start = index.batch_start(stop)
+        return start if start > position else stop
 
     def _read_tail(self, offset: int, position: int, max_bytes: int, end: int) -> Read | None:
         """One of the newest batches and what follows, with one look at the file.
