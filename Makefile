@@ -58,6 +58,7 @@ bench: setup  ## side by side with Apache Kafka (needs java and mvn; see bench/c
 peers:  ## the JVM's Kafka connector and Iceberg into .peers, as judges in the tests (needs mvn)
 	bench/spark-kafka.sh
 	bench/spark-iceberg.sh
+	bench/iceberg-rest.sh
 
 conformance: setup  ## kafka-python's own integration tests against a node (fetches its source package)
 	$(BIN)/python tools/conformance.py

@@ -7,6 +7,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from chronik.pipeline.catalogs import WarehouseError
+from chronik.pipeline.places import access_in, is_remote
+from chronik.pipeline.raw_table import RawMode
+from chronik.pipeline.sql_plan import View
+from chronik.pipeline.tasks import Task
 from chronik.pipeline.warehouse import Warehouse
 
 SEEN: dict[str, str] = {}
@@ -41,6 +45,26 @@ def test_a_bucket_is_the_catalogs_warehouse(tmp_path: Path) -> None:
     given = {"py-catalog-impl": f"{__name__}.Recording", "uri": f"sqlite:///{tmp_path}/c.db"}
     Warehouse("s3://bucket/warehouse", given)
     assert SEEN["warehouse"] == "s3://bucket/warehouse"
+
+
+def test_tasks_get_what_is_the_stores_and_show_it_nowhere() -> None:
+    given = {
+        "uri": "https://h",
+        "token": "t",
+        "s3.secret-access-key": "hidden",
+        "client.region": "r",
+    }
+    access = access_in(given)
+    assert access == {"s3.secret-access-key": "hidden", "client.region": "r"}
+    work = Task("h:9092", "s3://b/t", 0, RawMode(), access=access)
+    view = View("t", "t", "raw", None, None, access=access)
+    assert "hidden" not in repr(work) + repr(view)
+
+
+@pytest.mark.parametrize("place", ["folder", "/a/folder", "file:///a/folder"])
+def test_a_folder_is_no_store(place: str) -> None:
+    assert not is_remote(place)
+    assert is_remote("s3://bucket/folder")
 
 
 def test_sqlite_may_be_elsewhere(tmp_path: Path) -> None:

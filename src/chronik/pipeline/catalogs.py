@@ -6,8 +6,13 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NotInstalledError, RESTError
+from pyiceberg.utils.config import Config
 from sqlalchemy.exc import SQLAlchemyError
 
+from chronik.pipeline.places import is_remote
+
+NAME = "chronik"
+"""Of the catalog in pyiceberg's own configuration: a file, or PYICEBERG_CATALOG__CHRONIK__..."""
 NAMESPACE = "chronik"
 CATALOG_FILE = "catalog.db"
 ATTEMPTS_MAX = 3
@@ -38,7 +43,7 @@ def catalog_of(location: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def _opened(settings: Mapping[str, str]) -> Catalog:
-    catalog = load_catalog("chronik", **settings)
+    catalog = load_catalog(NAME, **settings)
     with contextlib.suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(NAMESPACE)
     return catalog
@@ -46,8 +51,8 @@ def _opened(settings: Mapping[str, str]) -> Catalog:
 
 def _catalog_settings(location: str, given: Mapping[str, str]) -> dict[str, str]:
     """sqlite in the folder itself; else what pyiceberg's documentation calls catalog properties."""
-    remote = "://" in location and not location.startswith("file://")
-    if remote and not given:
+    remote = is_remote(location)
+    if remote and not (given or Config().get_catalog_config(NAME)):
         raise WarehouseError(
             f"'{location}' is no folder of this machine, so a catalog must keep its tables: for "
             "example --catalog type=rest --catalog uri=https://HOST, or --catalog type=glue"

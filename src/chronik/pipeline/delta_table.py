@@ -22,6 +22,7 @@ from chronik.pipeline.data_files import WrongFile
 from chronik.pipeline.delta_names import FOLDER
 from chronik.pipeline.files import Written
 from chronik.pipeline.partitioning import PartitionBy
+from chronik.pipeline.places import Access
 from chronik.pipeline.warehouse import (
     ATTEMPTS_MAX,
     BAD_FILES,
@@ -137,6 +138,10 @@ class DeltaTable:
     def properties(self) -> Mapping[str, str]:
         found: Mapping[str, str] = self.table.metadata().configuration
         return found
+
+    @property
+    def access(self) -> Access:
+        return {}  # what delta-rs and Arrow find in the environment
 
     def folders(self, batch_id: str, letters: str) -> tuple[str, str]:
         """Of the batch's files and its dead letters: a table names files below itself only."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs
 import pyarrow.parquet as pq
 
 from chronik.pipeline.partitioning import Key, PartitionBy, pieces
+from chronik.pipeline.places import Access, is_remote, located
 
 ROW_GROUP_ROWS = 262_144
 OPEN_FILES_MAX = 64
@@ -29,10 +29,11 @@ class Written:
 class FileWriter:
     """One parquet file, opened with the first rows; without rows there is no file."""
 
-    def __init__(self, folder: str, name: str) -> None:
+    def __init__(self, folder: str, name: str, access: Access | None = None) -> None:
         # The name is new at every attempt: what a killed attempt left is never taken for data.
         self.path = f"{folder}/{name}-{uuid.uuid4().hex}.parquet"
         self.rows = 0
+        self._access = access or {}
         self._writer: Any = None
         self._sink: Any = None
 
@@ -54,8 +55,9 @@ class FileWriter:
         return Written(self.path, self.rows)
 
     def _open(self, schema: pa.Schema) -> None:
-        filesystem, path = pyarrow.fs.FileSystem.from_uri(self.path)
-        filesystem.create_dir(os.path.dirname(path), recursive=True)
+        filesystem, path = located(self.path, self._access)
+        if not is_remote(self.path):  # a store has no folders, only names
+            filesystem.create_dir(os.path.dirname(path), recursive=True)
         self._sink = filesystem.open_output_stream(path)
         self._writer = pq.ParquetWriter(
             self._sink, schema, compression="zstd", compression_level=1, use_dictionary=False
@@ -75,8 +77,14 @@ def _sync(path: str) -> None:
 class TableWriter:
     """The rows of one task: a file for each partition of the table, and for each schema."""
 
-    def __init__(self, folder: str, name: str, by: tuple[PartitionBy, ...] = ()) -> None:
-        self._folder, self._name, self._by = folder, name, by
+    def __init__(
+        self,
+        folder: str,
+        name: str,
+        by: tuple[PartitionBy, ...] = (),
+        access: Access | None = None,
+    ) -> None:
+        self._folder, self._name, self._by, self._access = folder, name, by, access
         self._open: dict[Key, FileWriter] = {}
         self._schema: pa.Schema | None = None
         self._written: list[Written] = []
@@ -98,7 +106,7 @@ class TableWriter:
         if key not in self._open:
             if len(self._open) >= OPEN_FILES_MAX:
                 self._close(next(iter(self._open)))
-            self._open[key] = FileWriter(self._folder, self._name)
+            self._open[key] = FileWriter(self._folder, self._name, self._access)
         return self._open[key]
 
     def _close_all(self) -> None:

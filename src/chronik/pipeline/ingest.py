@@ -255,7 +255,7 @@ def _write(job: Job, table: IngestTable, ranges: list[OffsetRange], batch_id: st
     found: Mapping[str, pa.DataType] = {}
     while True:
         mode = modes.mode_of(table, {**known, **found}, job.registry)
-        work = Task(job.bootstrap, folder, job.isolation, mode, by, bad_folder)
+        work = Task(job.bootstrap, folder, job.isolation, mode, by, bad_folder, table.access)
         outcomes: list[Outcome] = list(job.tasks(work, split(ranges, job.parallelism)))
         settled = dict(found)
         for one in outcomes:

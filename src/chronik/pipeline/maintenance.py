@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 from chronik.pipeline import dlq_table
 from chronik.pipeline.files import FileWriter, Written
 from chronik.pipeline.partitioning import Key
+from chronik.pipeline.places import Access, access_in, located
 from chronik.pipeline.warehouse import (
     BAD_FILES,
     CARRIED,
@@ -119,9 +120,10 @@ def _replace(table: Table, group: Sequence[DataFile]) -> bool:
 
 def _joined(table: Table, group: Sequence[DataFile]) -> Written:
     """All rows of the files in one file; columns that an older file lacks are null."""
-    tables = [_read(one.file_path) for one in group]
+    access = access_in(table.io.properties)
+    tables = [_read(one.file_path, access) for one in group]
     schema = max((one.schema for one in tables), key=len)
-    writer = FileWriter(f"{table.location()}/data/compacted", "compacted")
+    writer = FileWriter(f"{table.location()}/data/compacted", "compacted", access)
     for one in tables:
         padded = pyarrow.concat_tables([schema.empty_table(), one], promote_options="default")
         for batch in padded.select(schema.names).to_batches():
@@ -132,8 +134,8 @@ def _joined(table: Table, group: Sequence[DataFile]) -> Written:
     return replace(written, partition=key_of(group[0]))
 
 
-def _read(path: str) -> pyarrow.Table:
-    filesystem, inner = pyarrow.fs.FileSystem.from_uri(path)
+def _read(path: str, access: Access) -> pyarrow.Table:
+    filesystem, inner = located(path, access)
     return pq.read_table(inner, filesystem=filesystem)
 
 
@@ -165,7 +167,8 @@ def delete_orphans(tables: Sequence[Table], before: datetime.datetime) -> int:
 
     The tables are one table and its dead letters, whose files are in the same folder.
     """
-    filesystem, root = pyarrow.fs.FileSystem.from_uri(f"{tables[0].location()}/data")
+    access = access_in(tables[0].io.properties)
+    filesystem, root = located(f"{tables[0].location()}/data", access)
     if filesystem.get_file_info(root).type == pyarrow.fs.FileType.NotFound:
         return 0
     # The listing comes first: a file that is committed after it is too new to be deleted.
@@ -188,4 +191,5 @@ def referenced(table: Table) -> set[str]:
         for manifest in snapshot.manifests(table.io):
             entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
             uris.update(entry.data_file.file_path for entry in entries)
-    return {pyarrow.fs.FileSystem.from_uri(uri)[1] for uri in uris}
+    access = access_in(table.io.properties)
+    return {located(uri, access)[1] for uri in uris}

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from chronik.pipeline import dlq_table, json_table, raw_table
 from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster
+from chronik.pipeline.files_source import parquet_rows
 from chronik.pipeline.ingest import log_records
 from chronik.pipeline.session import session
-from chronik.pipeline.table_rows import table_rows
 from chronik.pipeline.tables import IngestTable, Tables
 from chronik.pipeline.warehouse import MODE, State, Warehouse, table_name
 
@@ -162,6 +162,11 @@ def _sides(
         letters = place.existing(topic, dlq_table.SUFFIX)
         log, stored = _json_sides(spark, records, table, letters)
     return log, stored.where(~_before(state.first))
+
+
+def table_rows(spark: SparkSession, table: IngestTable, schema: pa.Schema) -> DataFrame:
+    """The newest snapshot's rows."""
+    return parquet_rows(spark, table.files(), schema, table.access)
 
 
 def _before(first: dict[int, int]) -> Column:

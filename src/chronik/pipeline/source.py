@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from chronik.pipeline.batch_source import ChronikReader
 from chronik.pipeline.decode import SCHEMA
+from chronik.pipeline.files_source import FilesDataSource
 from chronik.pipeline.offsets import SourceOptions, known_columns, read_options
 from chronik.pipeline.rows_source import RowsDataSource
 from chronik.pipeline.sink import ChronikStreamWriter, ChronikWriter, write_options
@@ -28,8 +29,9 @@ from chronik.pipeline.stream_source import ChronikStreamReader
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format known to the session, and the one that SQL over the log has beside it."""
+    """Makes the format known to the session, and those that SQL has beside it."""
     spark.dataSource.register(ChronikDataSource)
+    spark.dataSource.register(FilesDataSource)
     spark.dataSource.register(RowsDataSource)
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from chronik.pipeline import dlq_table, json_table, raw_table
+from chronik.pipeline.files_source import parquet_rows
 from chronik.pipeline.ingest import log_records
 from chronik.pipeline.registry import Registry
 from chronik.pipeline.rows_source import explained_rows
-from chronik.pipeline.spark_types import spark_schema
 from chronik.pipeline.sql_plan import Mode, Plan, View, plan
 from chronik.pipeline.sql_text import AsOf
 from chronik.pipeline.stored_tables import stored_tables
@@ -83,11 +83,9 @@ def rows_of(spark: SparkSession, view: View, bootstrap: str | None) -> DataFrame
 
 
 def _cold(spark: SparkSession, view: View) -> DataFrame:
-    wanted = spark_schema(raw_table.ARROW if view.schema is None else view.schema)
-    if not view.files:
-        return spark.createDataFrame([], wanted)
-    found = spark.read.schema(wanted).parquet(*view.files)
-    if not view.letters:
+    schema = raw_table.ARROW if view.schema is None else view.schema
+    found = parquet_rows(spark, view.files, schema, view.access)
+    if not (view.letters and view.files):
         return found
     kept = [f"partition = {one} AND offset < {end}" for one, end in view.next.items()]
     return found.where(" OR ".join(kept) or "false")

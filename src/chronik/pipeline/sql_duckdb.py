@@ -14,14 +14,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyarrow import fs
 
 from chronik.pipeline import json_rows, registry_rows
 from chronik.pipeline.client import READ_COMMITTED
 from chronik.pipeline.fetch import OffsetRange, read_range
+from chronik.pipeline.places import dataset_of
 from chronik.pipeline.registry import Registry
 from chronik.pipeline.sql_plan import LETTERS, RAW, Mode, Plan, View, plan
 from chronik.pipeline.sql_text import SYSTEM, AsOf, for_duckdb
+from chronik.pipeline.warehouse import Warehouse
 
 COLD_BYTES_MAX = 1 << 30
 HOT_RECORDS_MAX = 500_000
@@ -40,7 +41,7 @@ def fits(wanted: Plan) -> bool:
 
 def query(
     bootstrap: str | None,
-    warehouse: str | Path,
+    warehouse: str | Path | Warehouse,
     text: str,
     *,
     as_of: AsOf | None = None,
@@ -105,9 +106,7 @@ def rows_of(view: View, bootstrap: str | None) -> ds.Dataset:
 
 
 def _cold(view: View, schema: pa.Schema) -> ds.Dataset:
-    system, _ = fs.FileSystem.from_uri(view.files[0])
-    paths = [fs.FileSystem.from_uri(one)[1] for one in view.files]
-    found = ds.dataset(paths, schema=schema, filesystem=system, format="parquet")
+    found = dataset_of(view.files, schema, view.access)
     if not view.letters:
         return found
     kept = pc.scalar(False)

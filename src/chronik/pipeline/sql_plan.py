@@ -21,6 +21,7 @@ from chronik.pipeline.client import (
     UnknownTopic,
 )
 from chronik.pipeline.decode import SCHEMA
+from chronik.pipeline.places import Access
 from chronik.pipeline.registry import Registry
 from chronik.pipeline.sql_text import (
     AsOf,
@@ -66,6 +67,8 @@ class View:
     """What is read from the log."""
     next: Mapping[int, int] = field(default_factory=dict)
     """Where the table's part ends. A dead letter table may be ahead: only its rows below count."""
+    access: Access = field(default_factory=dict, repr=False)
+    """How the store of the files is reached."""
     registry: Registry | None = None
     """Where the schemas of the log's part are, if it needs any."""
 
@@ -230,6 +233,7 @@ class _Planner:
             bytes=stored.bytes,
             ranges=ranges,
             next=state.next,
+            access=stored.access,
             registry=self._schemas(stored) if ranges and mode in registry_rows.MODES else None,
         )
 

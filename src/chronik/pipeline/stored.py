@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from chronik.pipeline.places import Access
 from chronik.pipeline.sql_text import AsOf, BadQuery
 from chronik.pipeline.warehouse import State
 
@@ -23,6 +24,8 @@ class Stored:
     files: tuple[str, ...]
     bytes: int
     state: State
+    access: Access
+    """How the store of the files is reached."""
     registry: str | None = None
     """Where the schemas of an Avro or Protobuf table are, as its maker knew it."""
 

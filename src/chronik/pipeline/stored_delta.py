@@ -48,6 +48,7 @@ class DeltaStored:
             tuple(table.files()),
             sum(actions.column("size_bytes").to_pylist()),
             table.state(),
+            table.access,
             table.properties.get(REGISTRY),
         )
 

@@ -7,6 +7,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from chronik.pipeline.arrow_types import small_types
+from chronik.pipeline.places import access_in
 from chronik.pipeline.sql_text import AsOf
 from chronik.pipeline.stored import Stored, nothing_as_of
 from chronik.pipeline.warehouse import (
@@ -49,6 +50,7 @@ class IcebergStored:
             files,
             size,
             state_at(table, snapshot),
+            access_in(table.io.properties),
             table.properties.get(REGISTRY),
         )
 

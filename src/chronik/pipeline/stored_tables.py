@@ -4,6 +4,7 @@ from pathlib import Path
 
 from chronik.pipeline.catalogs import CATALOG_FILE
 from chronik.pipeline.delta_names import delta_names
+from chronik.pipeline.places import is_remote
 from chronik.pipeline.stored import StoredTables
 from chronik.pipeline.stored_delta import DeltaStored
 from chronik.pipeline.stored_iceberg import IcebergStored
@@ -14,6 +15,8 @@ def opened(warehouse: str | Path | Warehouse) -> Warehouse | None:
     """The Iceberg tables, if there are any."""
     if isinstance(warehouse, Warehouse):
         return warehouse
+    if is_remote(str(warehouse)):
+        return Warehouse(warehouse)
     return Warehouse(warehouse) if (Path(warehouse) / CATALOG_FILE).exists() else None
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from chronik.pipeline.files import Written
 from chronik.pipeline.partitioning import PartitionBy
+from chronik.pipeline.places import Access
 from chronik.pipeline.warehouse import Ranges, State
 
 
@@ -23,6 +24,11 @@ class IngestTable(Protocol):
     @property
     def properties(self) -> Mapping[str, str]:
         """What was given when the table was made: its topic and mode."""
+        ...
+
+    @property
+    def access(self) -> Access:
+        """How the store of its files is reached."""
         ...
 
     def folders(self, batch_id: str, letters: str) -> tuple[str, str]:

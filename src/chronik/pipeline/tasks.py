@@ -15,6 +15,7 @@ from chronik.pipeline import dlq_table
 from chronik.pipeline.fetch import OffsetRange, read_range
 from chronik.pipeline.files import TableWriter, Written
 from chronik.pipeline.partitioning import PartitionBy
+from chronik.pipeline.places import Access
 from chronik.pipeline.warehouse import BAD_ROWS, GAPS, ROWS
 
 pc: Any = pyarrow.compute
@@ -83,12 +84,14 @@ class Task:
     partition_by: tuple[PartitionBy, ...] = ()
     bad_folder: str = ""
     """Of the dead letters, where that is another."""
+    access: Access = field(default_factory=dict, repr=False)
+    """How the store of the folders is reached."""
 
     def __call__(self, wanted: OffsetRange) -> Outcome:
         shape = self.mode.shape()
         name = f"{wanted.partition:05d}-{wanted.start:020d}"
-        good = TableWriter(self.folder, name, self.partition_by)
-        bad = TableWriter(self.bad_folder or self.folder, f"bad-{name}")
+        good = TableWriter(self.folder, name, self.partition_by, self.access)
+        bad = TableWriter(self.bad_folder or self.folder, f"bad-{name}", (), self.access)
         offsets = Offsets(wanted)
         for batch in read_range(
             self.bootstrap, wanted, columns=shape.columns, isolation=self.isolation

@@ -29,6 +29,7 @@ from chronik.pipeline.catalogs import NAMESPACE, WarehouseError, catalog_of
 from chronik.pipeline.data_files import described, footer_of
 from chronik.pipeline.files import Written
 from chronik.pipeline.partitioning import PartitionBy
+from chronik.pipeline.places import Access, access_in
 
 TOPIC = "chronik.topic"
 MODE = "chronik.mode"
@@ -324,6 +325,10 @@ class IcebergTable:
     @property
     def properties(self) -> Mapping[str, str]:
         return self.table.properties
+
+    @property
+    def access(self) -> Access:
+        return access_in(self.table.io.properties)
 
     def folders(self, batch_id: str, _letters: str) -> tuple[str, str]:
         folder = f"{self.table.location()}/data/{batch_id}"
