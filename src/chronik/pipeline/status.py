@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
 
 from chronik.pipeline.client import EARLIEST, LATEST, READ_COMMITTED, Cluster, UnknownTopic
 from chronik.pipeline.delta_names import delta_names
 from chronik.pipeline.delta_table import DeltaWarehouse
 from chronik.pipeline.stored_tables import opened
-from chronik.pipeline.warehouse import State, Warehouse
-from chronik.pipeline.watched import Commit, DeltaWatched, IcebergWatched, Totals
+from chronik.pipeline.warehouse import Warehouse
+from chronik.pipeline.watched import Commit, Watched, delta_tables, iceberg_tables
 
 RATE_COMMITS_MAX = 20
 RATE_MS_MAX = 10 * 60 * 1_000
@@ -76,46 +75,21 @@ class TableStatus:
         return sum(known) if known else None
 
 
-class Watched(Protocol):
-    """What status asks of a table, whichever format it has."""
-
-    @property
-    def format(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def topic(self) -> str: ...
-
-    def state(self) -> State: ...
-
-    def commits(self) -> list[Commit]:
-        """Those that the table still knows, the newest first."""
-        ...
-
-    def totals(self) -> Totals: ...
-
-    def bad(self) -> int:
-        """Rows of the dead letter table."""
-        ...
-
-
 def status(bootstrap: str | None, warehouse: str | Path | Warehouse) -> list[TableStatus]:
     """Every table of the warehouse; without a cluster the log's ends are unknown."""
     tables: list[Watched] = []
     iceberg = opened(warehouse)
     if iceberg is not None:
-        tables += IcebergWatched.all(iceberg)
+        tables += iceberg_tables(iceberg)
     place = warehouse.location if isinstance(warehouse, Warehouse) else warehouse
     if delta_names(place) and find_spec("deltalake") is not None:
-        tables += DeltaWatched.all(DeltaWarehouse(place))
+        tables += delta_tables(DeltaWarehouse(place))
     return [_table(bootstrap, one) for one in sorted(tables, key=lambda one: one.topic)]
 
 
 def _table(bootstrap: str | None, table: Watched) -> TableStatus:
     starts, ends = ({}, {}) if bootstrap is None else _bounds(bootstrap, table.topic)
-    state, commits = table.state(), table.commits()
+    state = table.state
     partitions = [
         PartitionStatus(
             table.topic,
@@ -132,11 +106,11 @@ def _table(bootstrap: str | None, table: Watched) -> TableStatus:
         table.topic,
         table.name,
         partitions,
-        *table.totals(),
-        table.bad(),
-        len(commits),
+        *table.totals,
+        table.bad,
+        len(table.commits),
         state.committed_ms,
-        rate(commits),
+        rate(table.commits),
         table.format,
     )
 

@@ -1,6 +1,7 @@
-"""Tables as `status` sees them (`status.Watched`): their offsets, commits and size."""
+"""Tables as `status` sees them: what they say of their offsets, commits and size, in any format."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ from chronik.pipeline import dlq_table
 from chronik.pipeline.delta_table import DeltaTable, DeltaWarehouse
 from chronik.pipeline.warehouse import (
     RANGES,
-    TOPIC,
     State,
     Warehouse,
     marked_snapshots,
@@ -26,44 +26,47 @@ Totals = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class IcebergWatched:
-    """One Iceberg table and its dead letters."""
+class Watched:
+    """One topic's table and its dead letters."""
 
-    table: Table
-    letters: Table | None
-    format: str = "iceberg"
+    format: str
+    name: str
+    topic: str
+    state: State
+    commits: list[Commit]
+    """Those that the table still knows, the newest first."""
+    totals: Totals
+    bad: int
+    """Rows of the dead letter table."""
 
-    @classmethod
-    def all(cls, warehouse: Warehouse) -> "list[IcebergWatched]":
-        """Every topic's table."""
-        names = warehouse.topics().values()
-        both = [(warehouse.load(one), warehouse.load(one + dlq_table.SUFFIX)) for one in names]
-        return [cls(table, letters) for table, letters in both if table is not None]
 
-    @property
-    def name(self) -> str:
-        return self.table.name()[-1]
+def iceberg_tables(warehouse: Warehouse) -> Iterator[Watched]:
+    """Every topic's Iceberg table."""
+    for topic, name in warehouse.topics().items():
+        table, letters = warehouse.load(name), warehouse.load(name + dlq_table.SUFFIX)
+        if table is not None:
+            bad = 0 if letters is None else _iceberg_totals(letters)[0]
+            commits, totals = _iceberg_commits(table), _iceberg_totals(table)
+            yield Watched("iceberg", name, topic, state_of(table), commits, totals, bad)
 
-    @property
-    def topic(self) -> str:
-        return self.table.properties[TOPIC]
 
-    def state(self) -> State:
-        return state_of(self.table)
+def delta_tables(warehouse: DeltaWarehouse) -> Iterator[Watched]:
+    """Every topic's Delta table."""
+    for topic, name in warehouse.topics().items():
+        table, letters = warehouse.load(name), warehouse.load(name + dlq_table.SUFFIX)
+        if table is not None:
+            bad = 0 if letters is None else _delta_totals(letters)[0]
+            commits, totals = _delta_commits(table), _delta_totals(table)
+            yield Watched("delta", name, topic, table.state(), commits, totals, bad)
 
-    def commits(self) -> list[Commit]:
-        found = []
-        for snapshot in marked_snapshots(self.table):
-            told = properties_of(snapshot).get(RANGES)
-            if told is not None:  # compaction carries the offsets and adds no records
-                found.append((snapshot.timestamp_ms, offsets_in(told)))
-        return found
 
-    def totals(self) -> Totals:
-        return _iceberg_totals(self.table)
-
-    def bad(self) -> int:
-        return 0 if self.letters is None else _iceberg_totals(self.letters)[0]
+def _iceberg_commits(table: Table) -> list[Commit]:
+    found = []
+    for snapshot in marked_snapshots(table):
+        told = properties_of(snapshot).get(RANGES)
+        if told is not None:  # compaction carries the offsets and adds no records
+            found.append((snapshot.timestamp_ms, offsets_in(told)))
+    return found
 
 
 def _iceberg_totals(table: Table) -> Totals:
@@ -77,42 +80,10 @@ def _iceberg_totals(table: Table) -> Totals:
     return rows, files, size
 
 
-@dataclass(frozen=True)
-class DeltaWatched:
-    """One Delta table and its dead letters."""
-
-    table: DeltaTable
-    letters: DeltaTable | None
-    format: str = "delta"
-
-    @classmethod
-    def all(cls, warehouse: DeltaWarehouse) -> "list[DeltaWatched]":
-        """Every topic's table."""
-        names = warehouse.topics().values()
-        both = [(warehouse.load(one), warehouse.load(one + dlq_table.SUFFIX)) for one in names]
-        return [cls(table, letters) for table, letters in both if table is not None]
-
-    @property
-    def name(self) -> str:
-        return self.table.name
-
-    @property
-    def topic(self) -> str:
-        return self.table.properties[TOPIC]
-
-    def state(self) -> State:
-        return self.table.state()
-
-    def commits(self) -> list[Commit]:
-        history: list[dict[str, Any]] = self.table.table.history()
-        told = [(one["timestamp"], offsets_in(one.get(RANGES, "{}"))) for one in history]
-        return [one for one in told if one[1]]
-
-    def totals(self) -> Totals:
-        return _delta_totals(self.table)
-
-    def bad(self) -> int:
-        return 0 if self.letters is None else _delta_totals(self.letters)[0]
+def _delta_commits(table: DeltaTable) -> list[Commit]:
+    history: list[dict[str, Any]] = table.table.history()
+    told = [(one["timestamp"], offsets_in(one.get(RANGES, "{}"))) for one in history]
+    return [one for one in told if one[1]]
 
 
 def _delta_totals(table: DeltaTable) -> Totals:
