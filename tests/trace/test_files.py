@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from chronik.lab.stage import QUIET_S
+from chronik.trace.batches import to_batch
 from chronik.trace.events import EventKind, Row, TraceEvent
 from chronik.trace.files import RotatingFiles, trace_files
 from chronik.trace.reader import events, read_batches, read_file, read_table
-from chronik.trace.schema import arrow_schema
+from chronik.trace.schema import COLUMNS, arrow_schema
 from chronik.trace.settings import FileLimits, TraceSettings
 from chronik.trace.sinks import Trace, open_trace
 from chronik.trace.tracer import Tracer
@@ -247,3 +249,22 @@ def test_the_real_clocks_fit_the_schema() -> None:
     subject = Tracer(1, time.time_ns, time.monotonic_ns)
     subject.emit(EventKind.ELECTION, peer=2, leader_epoch=3)
     assert subject.table().num_rows == 1
+
+
+def test_columns_of_every_kind_come_back_whatever_is_null_in_them() -> None:
+    """Also where a column has one value only, at either end: it must not be taken for empty."""
+    width = len(COLUMNS)
+    required: Row = (1, 2, 5, int(EventKind.ACKED))
+    empty: Row = (*required, *[None] * (width - len(required)))
+    for index in range(len(required), width):
+        value = "text" if COLUMNS[index][1] == "string" else 7
+        full = (*empty[:index], value, *empty[index + 1 :])
+        for found in ([full, empty, empty], [empty, full, empty], [empty, empty, full]):
+            batch = to_batch(found)
+            batch.validate(full=True)
+            assert events(batch) == found
+    assert to_batch([empty]).schema.equals(arrow_schema(), check_metadata=True)
+
+
+def test_a_flush_is_due_before_the_lab_calls_it_quiet() -> None:
+    assert TraceSettings().flush_interval_s < QUIET_S

@@ -31,7 +31,9 @@ class TraceSettings:
     mode: TraceMode = "off"
     directory: Path | None = None
     events_max: int = TRACE_EVENTS_QUEUED_MAX
-    flush_interval_s: float = 0.25
+    flush_interval_s: float = 0.5
+    """What a kill -9 may cost. A batch has its price however few events it has: about a millisecond
+    of the processor, which is why this is no shorter."""
     limits: FileLimits = FileLimits()
 
     def __post_init__(self) -> None:

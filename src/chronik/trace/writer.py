@@ -15,15 +15,12 @@ from chronik.trace.tracer import Tracer
 
 BATCH_EVENTS_MAX = 1_024
 """Small, because the event loop waits for the GIL while a batch is taken apart into columns."""
-FLUSH_INTERVAL_S = 0.25
 
 
 class TraceWriter:
     """One thread, from `start` to `close`."""
 
-    def __init__(
-        self, tracer: Tracer, files: RotatingFiles, flush_interval_s: float = FLUSH_INTERVAL_S
-    ) -> None:
+    def __init__(self, tracer: Tracer, files: RotatingFiles, flush_interval_s: float) -> None:
         self.written = 0
         self.last_error: str | None = None
         self._tracer = tracer
