@@ -2,6 +2,9 @@
 
 import errno
 import random
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -519,6 +522,34 @@ def test_open_files_are_bounded_and_closed_in_order_of_use() -> None:
         assert files.descriptors <= 6
     files.close()
     assert disk.open_handles == 0
+
+
+class _Counted(OrderedDict[str, Any]):
+    """Counts how many entries are looked at."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for key in super().__iter__():
+            self.looked += 1
+            yield key
+
+    def items(self) -> Any:
+        for key in self:
+            yield key, self[key]
+
+
+def test_making_room_for_a_file_looks_only_at_the_oldest_ones() -> None:
+    disk = new_disk()
+    files = OpenFiles(disk, capacity=100)
+    files._entries = counted = _Counted()
+    first = files.pinned(f"{DIRECTORY}/first", create=True)
+    for number in range(300):
+        with files.pinned(f"{DIRECTORY}/{number}", create=True):
+            pass
+    assert files.descriptors == 100
+    with first:
+        assert counted.looked <= 2 * 300, "the pinned one, and the one that goes"
 
 
 def test_fm60_an_idle_log_costs_no_descriptor_and_few_system_calls() -> None:

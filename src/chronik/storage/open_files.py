@@ -162,15 +162,19 @@ class OpenFiles:
         return entry.map
 
     def _evict(self) -> None:
-        if self._descriptors <= self._capacity:
+        excess = self._descriptors - self._capacity
+        if excess <= 0:
             return
         newest = next(reversed(self._entries))
-        for path in list(self._entries):
-            entry = self._entries[path]
+        victims: list[str] = []
+        for path, entry in self._entries.items():
             if not entry.pins and path != newest:
-                self._close(path, self._entries.pop(path))
-            if self._descriptors <= self._capacity:
-                return
+                victims.append(path)
+                excess -= entry.descriptors
+            if excess <= 0:
+                break  # thousands may be open: only the oldest are looked at
+        for path in victims:
+            self._close(path, self._entries.pop(path))
 
     def _close(self, path: str, entry: _Entry) -> None:
         self._retire_map(path, entry)
