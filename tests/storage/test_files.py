@@ -178,6 +178,21 @@ def test_an_index_is_read_back_and_can_be_cut_at_any_batch(
     assert resumed.encode() == indexed(kept).encode()
 
 
+@given(sizes=st.lists(st.integers(61, 300), max_size=30), since=st.integers(0, 35))
+def test_an_index_counts_the_newest_batches_or_says_that_it_cannot(
+    sizes: list[int], since: int
+) -> None:
+    spans: list[Span] = []
+    position = 0
+    for number, size in enumerate(sizes):
+        spans.append(Span(100 + 2 * number, 101 + 2 * number, 0, position, size))
+        position += size
+    counted = indexed(spans).batches_since(100 + 2 * since)
+    assert counted in (max(len(spans) - since, 0), None)
+    in_reach = sum(sizes[max(since - 1, 0) :]) <= 200  # since the last entry, for sure
+    assert counted is not None or not in_reach
+
+
 def indexed(spans: list[Span]) -> SegmentIndex:
     index = SegmentIndex(100)
     for span in spans:

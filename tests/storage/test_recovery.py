@@ -309,6 +309,15 @@ def test_fm56_below_the_recovery_point_only_headers_are_read() -> None:
     assert report.bytes_scanned <= 10 * 4096
 
 
+@pytest.mark.parametrize(("point", "syncs"), [(COUNT, 0), (COUNT - 1, 1)])
+def test_only_what_may_not_be_durable_is_synced_again(point: int, syncs: int) -> None:
+    before = scene(ONE_SEGMENT)
+    before.disk.calls.clear()
+    log, _ = open_log(before.disk, ONE_SEGMENT, recovery_point=point)
+    assert log.end_offset == COUNT
+    assert before.disk.calls["fdatasync"] == syncs
+
+
 def test_a_recovery_point_from_before_a_truncation_is_not_believed() -> None:
     before = scene(ONE_SEGMENT)
     run(before.log, before.log.truncate_to(10))

@@ -124,9 +124,7 @@ class GroupCommit:
         `plan` is called when it is its turn and decides on the state of that moment; so is `also`,
         whose result runs in the disk thread after the operation. A deleted partition gets none.
         """
-        if partition.busy:
-            await self._turn(partition)
-        partition.busy = True
+        await self.take(partition)
         if partition.gone:
             self.release(partition)
             return None
@@ -144,6 +142,12 @@ class GroupCommit:
             partial(_execute, operation, after), partial(self._operated, partition, operation, done)
         )
         return await done
+
+    async def take(self, partition: Partition) -> None:
+        """Waits until nobody else works on the log; `release` gives it back."""
+        if partition.busy:
+            await self._turn(partition)
+        partition.busy = True
 
     async def _turn(self, partition: Partition) -> None:
         turn: asyncio.Future[None] = self._loop.create_future()

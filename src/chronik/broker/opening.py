@@ -32,6 +32,8 @@ class Opened(NamedTuple):
 
     log: Log
     producers: ProducerTable | None
+    checkpointed_at: int = -1
+    """Up to here index, epochs and producers are in files of their own."""
 
 
 def make_directory(fs: FileSystem, directory: str, topic_id: bytes) -> None:
@@ -71,7 +73,8 @@ def open_partition(
         return None
     recovered, report = recover(storage, directory, LogConfig(), points.get(name, 0), clean=clean)
     _tell(name, report)
-    return Opened(recovered, rebuilt_producers(recovered))
+    producers = rebuilt_producers(recovered, snapshots=report.snapshots)
+    return Opened(recovered, producers, report.checkpointed_to)
 
 
 def _belongs(fs: FileSystem, directory: str, topic: Topic) -> bool:
@@ -91,14 +94,16 @@ def _tell(name: str, report: RecoveryReport) -> None:
         log.info("%s: cut %d bytes of an unfinished write", name, report.bytes_cut)
 
 
-def rebuilt_producers(recovered: Log, end_offset: int | None = None) -> ProducerTable:
+def rebuilt_producers(
+    recovered: Log, end_offset: int | None = None, snapshots: list[int] | None = None
+) -> ProducerTable:
     """The producers as the log tells them: newest snapshot, then batch headers. Blocks.
 
     With `end_offset`, as they will be when the log is cut there.
     """
     fs = recovered.storage.fs
     end_offset = recovered.end_offset if end_offset is None else end_offset
-    newest = producer_snapshot.newest_snapshot(fs, recovered.directory, end_offset)
+    newest = producer_snapshot.newest_snapshot(fs, recovered.directory, end_offset, snapshots)
     offset, entries = newest if newest is not None else (0, [])
     table = ProducerTable(_from_stored(entries))
     if offset < end_offset:

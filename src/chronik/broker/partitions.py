@@ -10,6 +10,7 @@ from functools import partial
 
 from chronik.broker.checkpoints import Checkpoints, usable_offsets
 from chronik.broker.clock import Clock
+from chronik.broker.closing import close_logs
 from chronik.broker.commit import GroupCommit
 from chronik.broker.controller import Controller
 from chronik.broker.disk import Disk
@@ -269,7 +270,7 @@ class Partitions:
         assigned = topic.partitions[index]
         if opened is None:
             opened = Opened(Log(parts.storage, directory, LogConfig(), [], 0, 0), None)
-        replica_log, producers = opened
+        replica_log, producers, checkpointed_at = opened
         state = ReplicaState(
             assigned.leader_epoch,
             replica_log.start_offset,
@@ -289,7 +290,7 @@ class Partitions:
         )
         partition.has_directory = producers is not None
         if self._was_clean and partition.has_directory:
-            partition.checkpointed_at = replica_log.end_offset
+            partition.checkpointed_at = checkpointed_at
         self._configure(partition, image)
         self._by_name.setdefault(topic.name, {})[index] = partition
         self._by_id.setdefault(topic.id, {})[index] = partition
@@ -346,12 +347,12 @@ class Partitions:
             state.advance_start(partition.log.start_offset)
             partition.wake_fetches()
 
-    async def checkpoint(self, partition: Partition, *, closing: bool = False) -> None:
+    async def checkpoint(self, partition: Partition) -> None:
         """Bounds the partition's next recovery, producers included."""
         done = await self._parts.commit.operate(
             partition,
-            lambda: partition.log.checkpoint(closing=closing),
-            lambda: partition.producers_writer(sync=not closing),
+            partition.log.checkpoint,
+            lambda: partition.producers_writer(sync=True),
         )
         if isinstance(done, Checkpoint):
             partition.checkpointed_at = done.end_offset
@@ -370,7 +371,7 @@ class Partitions:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         fs, path = self._parts.storage.fs, self._parts.data_dir.path
         try:
-            await asyncio.gather(*(self.checkpoint(one, closing=True) for one in open_ones))
+            await close_logs(open_ones, self._parts.commit, self._parts.disk)
             await self.checkpoints.write_points(self)
             await self.checkpoints.write_watermarks(self)
             await self._parts.disk.run(lambda: mark_clean_shutdown(fs, path))

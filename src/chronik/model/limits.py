@@ -35,6 +35,8 @@ SEQUENCE_WINDOW_BATCHES = 5
 """Batches per producer whose retry is recognised (Kafka allows five in flight)."""
 EVENT_LOOP_STALL_MS = 50
 """A longer pause of the event loop is counted as a stall: a bug to find."""
+REREAD_BATCHES_MAX = 16
+"""A clean stop leaves so many batches without a checkpoint: a start reads them as quickly."""
 TRACE_EVENTS_QUEUED_MAX = 262_144
 """Trace events waiting to be written; when full, the events are counted as dropped and reported."""
 WRITE_ON_LOOP_BYTES_MAX = 4 * 1024 * 1024

@@ -105,7 +105,7 @@ class ReplicaMachine:
             opened = open_partition(storage, TOPICS_DIR, topic, 0, {}, clean=False)
         if opened is None:
             opened = Opened(Log(storage, directory, LogConfig(), [], 0, 0), None)
-        log, producers = opened
+        log, producers, _ = opened
         state = self.build.state_type(
             topic.partitions[0].leader_epoch,
             log.start_offset,

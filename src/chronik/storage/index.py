@@ -158,6 +158,15 @@ class SegmentIndex:
         entry = bisect_right(self.tail_offsets, offset - self.base_offset) - 1
         return self.tail_positions[entry] if entry >= 0 else None
 
+    def batches_since(self, offset: int) -> int | None:
+        """How many batches begin at or beyond `offset`, if all of them are among the newest."""
+        if offset >= self.next_offset:
+            return 0
+        first = bisect_left(self.tail_offsets, offset - self.base_offset)
+        newer = self.tail_offsets[first:]
+        is_all = first > 0 or (newer and newer[0] == offset - self.base_offset)
+        return len(newer) if is_all else None
+
     def position_of(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`."""
         tail = self.tail_position(offset)

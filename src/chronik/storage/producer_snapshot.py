@@ -126,10 +126,13 @@ def write_snapshot(
 
 
 def newest_snapshot(
-    fs: FileSystem, directory: str, end_offset: int
+    fs: FileSystem, directory: str, end_offset: int, known: list[int] | None = None
 ) -> tuple[int, list[ProducerEntry]] | None:
-    """The newest whole snapshot at or below `end_offset`; damaged ones are passed over."""
-    for offset in reversed(snapshot_offsets(fs, directory)):
+    """The newest whole snapshot at or below `end_offset`; damaged ones are passed over.
+
+    `known` are the offsets that there are, where the directory was read just now.
+    """
+    for offset in reversed(snapshot_offsets(fs, directory) if known is None else known):
         if offset > end_offset:
             continue
         try:

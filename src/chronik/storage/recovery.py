@@ -22,11 +22,13 @@ from chronik.storage.compaction_swap import (
     read_cleaner_checkpoint,
     settle_swaps,
 )
-from chronik.storage.epochs import EpochCache, read_epochs
+from chronik.storage.epochs import EPOCH_FILE, EpochCache, read_epochs
 from chronik.storage.fs import TEMPORARY_SUFFIX, join, unlink_if_present
 from chronik.storage.index import SegmentIndex
 from chronik.storage.log import Log
 from chronik.storage.operations import (
+    LOG_START_FILE,
+    RECOVERY_LIMIT_FILE,
     read_log_start,
     read_recovery_limit,
     write_recovery_limit,
@@ -61,6 +63,10 @@ class RecoveryReport:
     files_swept: list[str] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    checkpointed_to: int = -1
+    """Up to here the files beside the segments describe the log; -1 where they do not."""
+    snapshots: list[int] = field(default_factory=list)
+    """Offsets of the producers' snapshots, ascending."""
 
 
 def recover(
@@ -102,6 +108,10 @@ class _Recovery:
         self.clean = False
         self.report = RecoveryReport()
         self.epochs_seen: list[tuple[int, int]] = []
+        self.walked_whole = 0
+        """Segments of which every batch was looked at."""
+        self.names: set[str] = set()
+        """What is in the directory: with thousands of logs it pays not to look for the rest."""
 
     def run(self) -> tuple[Log, RecoveryReport]:
         if not self.clean:
@@ -112,12 +122,15 @@ class _Recovery:
         if settled:
             self.report.files_swept += settled
             names = self.fs.listdir(self.directory)
+        self.names = set(names)
         bases = self._sweep(names)
-        start = self._log_start(names)
+        start = self._log_start()
         bases = self._drop_below(bases, start)
         limited = self._limit_recovery_point()
         segments = self._recover_segments(bases)
         end = segments[-1].summary().next_offset if segments else start
+        if not segments:
+            self.report.checkpointed_to = end
         if segments and end < start:
             segments, end = self._restart_at(segments, start)
         first = segments[0].base_offset if segments else start
@@ -125,8 +138,8 @@ class _Recovery:
         log.epochs = self._epochs(segments)
         log.epochs.truncate_end(log.end_offset)
         log.epochs.truncate_start(log.start_offset)
-        log.first_dirty_offset = self._first_dirty_offset(names)
-        self._drop_snapshots_beyond(names, log.end_offset)
+        log.first_dirty_offset = self._first_dirty_offset()
+        self._drop_snapshots_beyond(log.end_offset)
         if limited is not None:
             log.was_cut = True
             if limited != log.end_offset:
@@ -148,15 +161,17 @@ class _Recovery:
             self.fs.fsync_dir(self.directory)
         return bases
 
-    def _log_start(self, names: Iterable[str]) -> int:
+    def _log_start(self) -> int:
+        if LOG_START_FILE not in self.names:
+            return 0
         try:
             return read_log_start(self.fs, self.directory) or 0
         except CorruptCheckpointError as error:
             self.report.notes.append(str(error))
             return 0
 
-    def _first_dirty_offset(self, names: Iterable[str]) -> int:
-        if CLEANER_CHECKPOINT_FILE not in names:
+    def _first_dirty_offset(self) -> int:
+        if CLEANER_CHECKPOINT_FILE not in self.names:
             return 0
         try:
             return read_cleaner_checkpoint(self.fs, self.directory)
@@ -166,6 +181,8 @@ class _Recovery:
 
     def _limit_recovery_point(self) -> int | None:
         """A log that was cut is trusted only up to the cut, or to its checkpoint since."""
+        if RECOVERY_LIMIT_FILE not in self.names:
+            return None
         try:
             limit = read_recovery_limit(self.fs, self.directory)
         except CorruptCheckpointError as error:
@@ -191,10 +208,12 @@ class _Recovery:
             self.fs.fsync_dir(self.directory)
         return [], start
 
-    def _drop_snapshots_beyond(self, names: Iterable[str], end: int) -> None:
-        for offset in offsets_in(names):
+    def _drop_snapshots_beyond(self, end: int) -> None:
+        for offset in sorted(offsets_in(self.names)):
             if offset > end:
                 unlink_if_present(self.fs, snapshot_path(self.directory, offset))
+            else:
+                self.report.snapshots.append(offset)
 
     # Segments.
 
@@ -230,26 +249,34 @@ class _Recovery:
         return self._rescan(segment, SegmentIndex(segment.base_offset), trust)
 
     def _recover_active(self, segment: Segment) -> int | None:
-        summary = read_summary(self.fs, self.directory, segment.base_offset)
+        has_index = segment.index_paths[0].rpartition("/")[2] in self.names
+        summary = read_summary(self.fs, self.directory, segment.base_offset) if has_index else None
         if not self.verify and summary is not None and summary.log_size == segment.size:
             # Closed cleanly or checkpointed: all of it was synced before the index was written.
             segment.trust(summary)
+            self.report.checkpointed_to = summary.next_offset
             return None
-        index = None if self.verify else read_index(self.fs, self.directory, segment.base_offset)
+        index = None
+        if has_index and not self.verify:
+            index = read_index(self.fs, self.directory, segment.base_offset)
         if index is None or index.log_size > segment.size:
             index = SegmentIndex(segment.base_offset)
+        else:
+            self.report.checkpointed_to = index.next_offset
         synced = max(self.recovery_point, summary.next_offset if summary is not None else 0)
         crc_from = 0 if self.verify else synced
         return self._rescan(segment, index, Trust(crc_from, synced, None))
 
     def _rescan(self, segment: Segment, index: SegmentIndex, trust: Trust) -> int | None:
         """Walks the segment from where the index ends. The base of a segment split off, if any."""
+        self.walked_whole += not index.log_size
         found = scan_segment(segment, index, trust)
         self.report.bytes_scanned += found.bytes_read
         self.epochs_seen += found.epochs
         if found.damage is not None:
             self.report.damage.append(found.damage)
-        self._shorten(segment, found)
+        if found.end < segment.size or index.next_offset > self.recovery_point:
+            self._shorten(segment, found)
         segment.index = index
         if trust.following is not None or found.split is not None:
             self._save_index(segment, index)
@@ -259,6 +286,7 @@ class _Recovery:
         """Cuts what is no good, and syncs: what is served from now on must survive a power cut."""
         if found.end < segment.size:
             self.report.bytes_cut += segment.size - found.end
+            self.report.checkpointed_to = -1
             # As in a truncation: no index may describe what is going to follow.
             unlink_index(self.fs, self.directory, segment.base_offset)
             self.fs.fsync_dir(self.directory)
@@ -277,16 +305,22 @@ class _Recovery:
     # Leader epochs.
 
     def _epochs(self, segments: list[Segment]) -> EpochCache:
-        try:
-            cache = read_epochs(self.fs, self.directory)
-        except CorruptCheckpointError as error:
-            self.report.notes.append(str(error))
-            cache = None
+        cache = self._epochs_from_file()
         if cache is None:
-            cache = self._epochs_from_batches(segments)
+            walked_all = self.walked_whole == len(segments)
+            cache = EpochCache() if walked_all else self._epochs_from_batches(segments)
         for epoch, offset in self.epochs_seen:
             cache.assign(epoch, offset)
         return cache
+
+    def _epochs_from_file(self) -> EpochCache | None:
+        if EPOCH_FILE not in self.names:
+            return None
+        try:
+            return read_epochs(self.fs, self.directory)
+        except CorruptCheckpointError as error:
+            self.report.notes.append(str(error))
+            return None
 
     def _epochs_from_batches(self, segments: list[Segment]) -> EpochCache:
         cache = EpochCache()
