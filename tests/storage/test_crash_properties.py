@@ -8,7 +8,7 @@ import errno
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.storage.support import NOW, appendable, batch, new_disk, open_log, read_all
 
@@ -178,6 +178,7 @@ class History:
 
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(seed=19594)  # a log that was cut in the batch in which it starts
 def test_fm54_whatever_happens_acknowledged_batches_are_read_back_identical(seed: int) -> None:
     history = History(seed)
     rng = history.rng

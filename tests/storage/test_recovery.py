@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 from tests.storage.support import (
     DIRECTORY,
+    NOW,
     SMALL,
     append,
     batch,
@@ -22,6 +23,7 @@ from chronik.sim.disk import PowerCutError, SimDisk
 from chronik.storage.fs import write_all
 from chronik.storage.index import SegmentIndex
 from chronik.storage.log import Log
+from chronik.storage.operations import RECOVERY_LIMIT_FILE
 from chronik.storage.recovery import RecoveryReport
 from chronik.storage.segment import LogConfig
 
@@ -339,6 +341,21 @@ def test_a_lost_log_behind_its_own_start_begins_there() -> None:
     made = fill(log, 2)
     again, _ = open_log(before.disk, ONE_SEGMENT)
     assert (again.start_offset, read_all(again)) == (20, joined(made))
+
+
+@pytest.mark.parametrize(("point", "is_damage"), [(3, False), (5, True)])
+def test_a_log_that_was_cut_in_the_batch_it_starts_in_lacks_nothing(
+    point: int, is_damage: bool
+) -> None:
+    disk = new_disk()
+    log, _ = open_log(disk, ONE_SEGMENT)
+    append(log, batch(0, [NOW] * 2), batch(2, [NOW] * 3))
+    run(log, log.advance_start(3))
+    run(log, log.truncate_to(3))
+    disk.unlink(f"{DIRECTORY}/{RECOVERY_LIMIT_FILE}")  # it is gone with the next checkpoint
+    log, report = open_log(disk, ONE_SEGMENT, recovery_point=point)
+    assert (log.start_offset, log.end_offset) == (3, 3)
+    assert bool(report.damage) is is_damage
 
 
 def test_the_report_names_what_was_done() -> None:

@@ -107,6 +107,7 @@ class _Recovery:
         self.verify = False
         self.clean = False
         self.report = RecoveryReport()
+        self.start = 0
         self.epochs_seen: list[tuple[int, int]] = []
         self.walked_whole = 0
         """Segments of which every batch was looked at."""
@@ -124,7 +125,7 @@ class _Recovery:
             names = self.fs.listdir(self.directory)
         self.names = set(names)
         bases = self._sweep(names)
-        start = self._log_start()
+        self.start = start = self._log_start()
         bases = self._drop_below(bases, start)
         limited = self._limit_recovery_point()
         segments = self._recover_segments(bases)
@@ -273,7 +274,8 @@ class _Recovery:
         found = scan_segment(segment, index, trust)
         self.report.bytes_scanned += found.bytes_read
         self.epochs_seen += found.epochs
-        if found.damage is not None:
+        # Short of the log's start nothing is missing: a cut there takes the batch it lies in.
+        if found.damage is not None and (found.damage.size or trust.synced > self.start):
             self.report.damage.append(found.damage)
         if found.end < segment.size or index.next_offset > self.recovery_point:
             self._shorten(segment, found)
