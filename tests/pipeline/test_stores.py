@@ -64,7 +64,9 @@ class Store:
 @pytest.fixture(scope="module")
 def aws() -> Iterator[str]:
     """S3 and Glue on a free port; one bucket."""
-    servers = pytest.importorskip("moto.server", reason="moto[s3,glue,server] is not installed")
+    servers = pytest.importorskip(
+        "moto.server", reason="moto[s3,glue], flask and flask-cors are not there"
+    )
     boto3 = pytest.importorskip("boto3", reason="pyiceberg[glue] is not installed")
     running = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
