@@ -55,7 +55,8 @@ bench: setup  ## side by side with Apache Kafka (needs java and mvn; see bench/c
 	$(BIN)/python bench/compare.py $(ARGS)
 	$(BIN)/python bench/pipeline.py $(PIPELINE_ARGS)
 
-peers:  ## the JVM's Kafka connector and Iceberg into .peers, as judges in the tests (needs mvn)
+peers: setup  ## into .peers, as judges in the tests: S3 and Glue of moto; the JVM's Kafka connector and Iceberg (needs mvn)
+	$(BIN)/uv pip install --quiet --target .peers/moto 'moto[s3,glue]==5.2.5' flask==3.1.3 flask-cors==6.0.5
 	bench/spark-kafka.sh
 	bench/spark-iceberg.sh
 	bench/iceberg-rest.sh
