@@ -246,7 +246,7 @@ def test_everything_may_be_in_pyicebergs_own_configuration(log: Log, aws: str, t
     # pyiceberg looks at the environment when it is loaded, so that takes a process of its own.
     told = subprocess.run(
         [sys.executable, "-m", "chronik", "sql", query, "--cold", "--json", "--warehouse", place],
-        env={**os.environ, **configured},
+        env={**os.environ, **configured, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         timeout=60,
