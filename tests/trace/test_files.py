@@ -10,9 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chronik.lab.stage import QUIET_S
-from chronik.trace.batches import to_batch
+from chronik.trace.batches import fits, to_batch
 from chronik.trace.events import EventKind, Row, TraceEvent
 from chronik.trace.files import RotatingFiles, trace_files
 from chronik.trace.reader import events, read_batches, read_file, read_table
@@ -264,6 +266,29 @@ def test_columns_of_every_kind_come_back_whatever_is_null_in_them() -> None:
             batch.validate(full=True)
             assert events(batch) == found
     assert to_batch([empty]).schema.equals(arrow_schema(), check_metadata=True)
+
+
+VALUES = st.one_of(st.none(), st.integers(-(1 << 7), (1 << 7) - 1))
+TEXTS = st.one_of(st.none(), st.sampled_from(["orders", "", "é"]))
+ROWS = st.tuples(
+    *[st.integers(0, 1 << 62), st.integers(0, 1 << 62), st.integers(1, 9), st.integers(1, 33)],
+    *[TEXTS if type_name == "string" else VALUES for _, type_name in COLUMNS[4:]],
+)
+
+
+@given(st.lists(ROWS, max_size=5))
+def test_any_rows_are_the_same_after_arrow(found: list[Row]) -> None:
+    batch = to_batch(found)
+    batch.validate(full=True)
+    assert events(batch) == found
+
+
+def test_a_number_too_large_for_its_column_is_refused_and_not_cut() -> None:
+    row = TraceEvent(1, 1, 5, int(EventKind.ACKED))
+    assert fits(row._replace(partition=(1 << 31) - 1, acks=-(1 << 15), base_offset=(1 << 63) - 1))
+    assert not fits(row._replace(partition=1 << 31))
+    assert not fits(row._replace(acks=-(1 << 15) - 1))
+    assert not fits(row._replace(base_offset=1 << 63))
 
 
 def test_a_flush_is_due_before_the_lab_calls_it_quiet() -> None:

@@ -13,8 +13,8 @@ from chronik.trace.events import EventKind, Row, TraceEvent
 from chronik.trace.files import RotatingFiles
 from chronik.trace.tracer import Tracer
 
-BATCH_EVENTS_MAX = 1_024
-"""Small, because the event loop waits for the GIL while a batch is taken apart into columns."""
+BATCH_EVENTS_MAX = 2_048
+"""Not larger: the event loop waits for the GIL while a batch is taken apart into columns."""
 
 
 class TraceWriter:
