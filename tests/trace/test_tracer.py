@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from chronik.model.limits import TRACE_EVENTS_QUEUED_MAX
 from chronik.trace.events import EventKind, TraceEvent, trace_id
+from chronik.trace.fetch_rows import FetchRows
 from chronik.trace.reader import events
 from chronik.trace.schema import COLUMNS, VERSION_KEY, arrow_schema, kind_names
 from chronik.trace.settings import TraceSettings
@@ -45,6 +46,32 @@ def test_every_column_of_the_schema_is_an_argument_of_emit_in_its_place() -> Non
     subject.emit(EventKind.ERROR, **dict(zip(names[4:], values[4:], strict=True)))  # type: ignore[arg-type]
     (event,) = subject.events()
     assert list(event)[4:] == values[4:]
+
+
+def test_the_events_of_a_fetch_share_who_asked_and_the_clocks_of_a_look() -> None:
+    subject = tracer()
+    rows = FetchRows(subject, received_ns=-2_999, client_id="c", connection_id=8, correlation_id=9)
+    rows.add(EventKind.FETCH_START, "orders", 3, 10, detail="asked")
+    rows.add(EventKind.REJECTED, "orders", 3, 10, 4, 5, 6, 7)
+    rows.look()
+    rows.add(EventKind.FETCH_SERVED, "orders", 3, 10, 11)
+    who = {"client_id": "c", "connection_id": 8, "correlation_id": 9, "base_offset": 10}
+    start = TraceEvent(1, 1, 7, 20, "orders", 3, duration_us=3, **who)  # type: ignore[arg-type]
+    assert subject.events() == [
+        start._replace(detail="asked"),
+        start._replace(kind=16, bytes=4, high_watermark=5, log_end=6, error_code=7),
+        start._replace(time_ns=2, mono_ns=2, kind=24, bytes=11),
+    ]
+
+
+def test_fm62_an_event_whose_columns_are_in_place_is_counted_when_the_queue_is_full() -> None:
+    subject, ring = tracer(events_max=2), tracer(events_max=2, keep_newest=True)
+    for offset in range(5):
+        for one in (subject, ring):
+            one.add(TraceEvent(1, 1, 7, EventKind.ACKED, base_offset=offset))
+    assert [TraceEvent._make(row).base_offset for row in subject.take(9)] == [0, 1]
+    assert [event.base_offset for event in ring.events()[1:]] == [3, 4]
+    assert (subject.dropped, ring.dropped) == (3, 3)
 
 
 def test_the_ring_reads_back_as_a_table_with_the_one_schema() -> None:

@@ -17,6 +17,7 @@ from chronik.model import limits
 from chronik.model.errors import ErrorCode
 from chronik.storage.errors import OffsetOutOfRangeError
 from chronik.trace.events import EventKind
+from chronik.trace.fetch_rows import FetchRows
 from chronik.wire.fetch import FetchPartition, FetchRequest, parse_fetch
 from chronik.wire.fetch_response import (
     FetchResponse,
@@ -24,12 +25,12 @@ from chronik.wire.fetch_response import (
     write_fetch_response,
 )
 
-_START = EventKind.FETCH_START
-_WATERMARK = EventKind.FETCH_WATERMARK
-_DATA = EventKind.FETCH_DATA
-_EMPTY = EventKind.FETCH_EMPTY
-_SERVED = EventKind.FETCH_SERVED
-_REJECTED = EventKind.REJECTED
+_START = int(EventKind.FETCH_START)
+_WATERMARK = int(EventKind.FETCH_WATERMARK)
+_DATA = int(EventKind.FETCH_DATA)
+_EMPTY = int(EventKind.FETCH_EMPTY)
+_SERVED = int(EventKind.FETCH_SERVED)
+_REJECTED = int(EventKind.REJECTED)
 
 
 def serve(broker: Broker, call: Call) -> None:
@@ -62,12 +63,12 @@ class _Fetch:
         "_broker",
         "_call",
         "_context",
+        "_evidence",
         "_found",
         "_rack",
         "_request",
         "_results",
         "_timer",
-        "_tracing",
         "_waiting_on",
     )
 
@@ -83,11 +84,7 @@ class _Fetch:
         self._waiting_on: list[Partition] = []
         self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
-        self._tracing = broker.tracer.on
-        if self._tracing:
-            asked = f"min_bytes={request.min_bytes} max_wait_ms={request.max_wait_ms}"
-            for wanted in context.partitions:
-                self._trace(_START, wanted, None, detail=asked)
+        self._evidence = self._trace_start() if broker.tracer.on else None
 
     def attempt(self) -> None:
         """Reads every partition; answers when that is enough, else waits for more."""
@@ -146,6 +143,8 @@ class _Fetch:
     def _read_all(self) -> tuple[int, bool]:
         """Bytes found and whether a partition failed; `_results` holds one result each."""
         self._results, self._found = [], []
+        if self._timer is not None and self._evidence is not None:
+            self._evidence.look()  # the first time is that of its start
         left = min(self._request.max_bytes, limits.FETCH_BYTES_MAX)
         total, failed = 0, False
         for wanted in self._context.partitions:
@@ -165,7 +164,7 @@ class _Fetch:
                 self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
             return FetchResult(wanted.index, int(code)), 0
         self._found.append(partition)
-        if self._tracing:
+        if self._evidence is not None:
             self._trace(_WATERMARK, wanted, partition)
         size_max = min(wanted.max_bytes, left)
         try:
@@ -181,7 +180,7 @@ class _Fetch:
         except OSError:
             return self._failed(wanted, partition, ErrorCode.KAFKA_STORAGE_ERROR), 0
         slices, size = ((), 0) if read is None else (read.slices, read.size)
-        if self._tracing and size:
+        if size and self._evidence is not None:
             self._trace(_DATA, wanted, partition, size)
         watermark = partition.state.high_watermark
         result = FetchResult(
@@ -200,16 +199,16 @@ class _Fetch:
         self._broker.metrics.count_rejected("Fetch", code)
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
-        if self._tracing:
-            self._trace(_REJECTED, wanted, partition, code=code)
+        if self._evidence is not None:
+            self._trace(_REJECTED, wanted, partition, code=int(code))
         return FetchResult(wanted.index, int(code), -1, -1, partition.state.log_start)
 
     # -- answering
 
     def _answer(self, size: int) -> None:
         self._stop_waiting()
-        if self._tracing:
-            self._trace_answer()
+        if self._evidence is not None:
+            self._trace_answer(self._evidence)
         response = FetchResponse(self._told(), session_id=self._context.session_id)
         self._call.reply(write_fetch_response(self._call.api_version, response))
         self._broker.count(self._call, ErrorCode.NONE)
@@ -246,33 +245,34 @@ class _Fetch:
 
     # -- evidence
 
-    def _trace_answer(self) -> None:
-        for wanted, result in self._results:
-            size = sum(map(len, result.records or ()))
-            self._trace(_SERVED if size else _EMPTY, wanted, None, size)
+    def _trace_start(self) -> FetchRows:
+        broker, call, request = self._broker, self._call, self._request
+        port, correlation_id = call.peer.port, call.correlation_id
+        rows = FetchRows(broker.tracer, call.received_ns, call.client_id, port, correlation_id)
+        asked = f"min_bytes={request.min_bytes} max_wait_ms={request.max_wait_ms}"
+        name_of = broker.partitions.name_of
+        for one in self._context.partitions:
+            topic = name_of(one.topic, one.topic_id)
+            rows.add(_START, topic, one.index, one.fetch_offset, detail=asked)
+        return rows
 
     def _trace(
         self,
-        kind: EventKind,
+        kind: int,
         wanted: FetchPartition,
-        partition: Partition | None,
+        partition: Partition,
         size: int | None = None,
-        code: ErrorCode | None = None,
-        detail: str | None = None,
+        code: int | None = None,
     ) -> None:
-        took_us = (self._broker.clock.monotonic_ns() - self._call.received_ns) // 1000
-        self._broker.tracer.emit(
-            kind,
-            self._broker.partitions.name_of(wanted.topic, wanted.topic_id),
-            wanted.index,
-            base_offset=wanted.fetch_offset,
-            bytes=size,
-            high_watermark=partition.state.high_watermark if partition is not None else None,
-            log_end=partition.state.log_end if partition is not None else None,
-            client_id=self._call.client_id,
-            connection_id=self._call.peer.port,
-            correlation_id=self._call.correlation_id,
-            error_code=int(code) if code is not None else None,
-            duration_us=took_us,
-            detail=detail,
-        )
+        assert self._evidence is not None
+        offset, state = wanted.fetch_offset, partition.state
+        watermark, end = state.high_watermark, state.log_end
+        self._evidence.add(kind, partition.topic, wanted.index, offset, size, watermark, end, code)
+
+    def _trace_answer(self, rows: FetchRows) -> None:
+        rows.look()
+        name_of = self._broker.partitions.name_of
+        for one, result in self._results:
+            size = sum(map(len, result.records or ()))
+            topic = name_of(one.topic, one.topic_id)
+            rows.add(_SERVED if size else _EMPTY, topic, one.index, one.fetch_offset, size)

@@ -122,6 +122,16 @@ class Tracer:
             )
         )
 
+    def now(self) -> tuple[int, int]:
+        """Wall clock and monotonic clock, as an event of this moment has them."""
+        return self._wall_ns(), self._mono_ns()
+
+    def add(self, row: Row) -> None:
+        """Queues an event whose columns are in their places already."""
+        queue = self._queue
+        if len(queue) < self.events_max or self._make_room():
+            queue.append(row)
+
     def __len__(self) -> int:
         """Events waiting."""
         return len(self._queue)
