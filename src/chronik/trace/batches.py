@@ -16,8 +16,9 @@ _PACKED = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "string": ""}
 _CODES = tuple(_PACKED[type_name] for _, type_name in COLUMNS)
 GIL_PAUSE_S = 0.00002
 """A pause after some values: the event loop waits for the GIL that long, and not for 5 ms."""
-PAUSE_VALUES = 4_096
-"""So many are converted in a sixth of a millisecond; more pauses cost more than the values do."""
+PAUSE_VALUES = 16_384
+"""So many are converted in about half a millisecond, which is a node's switch interval; a pause
+costs as much as some hundred values."""
 
 
 Values = tuple[int | str | None, ...]
