@@ -1,7 +1,7 @@
 """Opening one partition's directory at the start of a node: log, topic id, producers. Blocking."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from chronik.storage.fs import (
 from chronik.storage.log import Log
 from chronik.storage.recovery import RecoveryReport, recover
 from chronik.storage.segment import LogConfig, Storage
+from chronik.wire.records import BatchHeader
 
 PARTITION_METADATA = "partition.metadata"
 """Names the topic id, so that a new topic never inherits the bytes of a deleted namesake."""
@@ -73,7 +74,7 @@ def open_partition(
         return None
     recovered, report = recover(storage, directory, LogConfig(), points.get(name, 0), clean=clean)
     _tell(name, report)
-    producers = rebuilt_producers(recovered, snapshots=report.snapshots)
+    producers = rebuilt_producers(recovered, report=report)
     return Opened(recovered, producers, report.checkpointed_to)
 
 
@@ -95,24 +96,31 @@ def _tell(name: str, report: RecoveryReport) -> None:
 
 
 def rebuilt_producers(
-    recovered: Log, end_offset: int | None = None, snapshots: list[int] | None = None
+    recovered: Log, end_offset: int | None = None, *, report: RecoveryReport | None = None
 ) -> ProducerTable:
     """The producers as the log tells them: newest snapshot, then batch headers. Blocks.
 
-    With `end_offset`, as they will be when the log is cut there.
+    With `end_offset`, as they will be when the log is cut there. `report` spares reading again what
+    recovery has just read.
     """
     fs = recovered.storage.fs
     end_offset = recovered.end_offset if end_offset is None else end_offset
-    newest = producer_snapshot.newest_snapshot(fs, recovered.directory, end_offset, snapshots)
+    known = report.snapshots if report is not None else None
+    newest = producer_snapshot.newest_snapshot(fs, recovered.directory, end_offset, known)
     offset, entries = newest if newest is not None else (0, [])
     table = ProducerTable(_from_stored(entries))
     if offset < end_offset:
-        for header in recovered.headers(max(offset, recovered.start_offset)):
+        for header in _headers(recovered, max(offset, recovered.start_offset), report):
             if header.last_offset >= end_offset:
                 break
             if header.has_producer_id and header.base_offset >= offset:
                 table.advance(header, header.base_offset, header.max_timestamp)
     return table
+
+
+def _headers(log: Log, offset: int, report: RecoveryReport | None) -> Iterable[BatchHeader]:
+    tail = report.tail if report is not None else None
+    return tail[1] if tail is not None and tail[0] <= offset else log.headers(offset)
 
 
 def _from_stored(

@@ -16,6 +16,7 @@ What is found wrong:
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from chronik.model.limits import REREAD_BATCHES_MAX
 from chronik.storage.checkpoints import CorruptCheckpointError
 from chronik.storage.compaction_swap import (
     CLEANER_CHECKPOINT_FILE,
@@ -49,6 +50,7 @@ from chronik.storage.segment import (
     write_index,
 )
 from chronik.storage.write import unlink_segment
+from chronik.wire.records import BatchHeader
 
 DELETED_SUFFIX = ".deleted"
 
@@ -67,6 +69,8 @@ class RecoveryReport:
     """Up to here the files beside the segments describe the log; -1 where they do not."""
     snapshots: list[int] = field(default_factory=list)
     """Offsets of the producers' snapshots, ascending."""
+    tail: tuple[int, list[BatchHeader]] | None = None
+    """The batches from an offset to the end, where these few were read anyway."""
 
 
 def recover(
@@ -271,7 +275,10 @@ class _Recovery:
     def _rescan(self, segment: Segment, index: SegmentIndex, trust: Trust) -> int | None:
         """Walks the segment from where the index ends. The base of a segment split off, if any."""
         self.walked_whole += not index.log_size
+        first = index.next_offset
         found = scan_segment(segment, index, trust)
+        if trust.following is None and len(found.headers) <= REREAD_BATCHES_MAX:
+            self.report.tail = first, found.headers
         self.report.bytes_scanned += found.bytes_read
         self.epochs_seen += found.epochs
         # Short of the log's start nothing is missing: a cut there takes the batch it lies in.
@@ -281,6 +288,7 @@ class _Recovery:
             self._shorten(segment, found)
         segment.index = index
         if trust.following is not None or found.split is not None:
+            self.report.tail = None
             self._save_index(segment, index)
         return found.split
 

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from chronik.model.limits import REREAD_BATCHES_MAX
 from chronik.storage.fs import FileSystem, copy_range, read_exactly
 from chronik.storage.index import RELATIVE_OFFSET_MAX, SegmentIndex
 from chronik.storage.segment import HEADER_WINDOW_BYTES, Segment, segment_path, span_of
@@ -41,6 +42,8 @@ class Scan:
     end: int
     bytes_read: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
+    headers: list[BatchHeader] = field(default_factory=list)
+    """The first batches; all of them where they are at most REREAD_BATCHES_MAX."""
     damage: Damage | None = None
     split: int | None = None
     """Base offset of the segment that was split off behind the damage."""
@@ -122,6 +125,8 @@ def _walk(
             if batch_crc(batch) != header.crc:
                 return
         index.add(span_of(position, header), segment.interval)
+        if len(result.headers) <= REREAD_BATCHES_MAX:
+            result.headers.append(header)
         if not result.epochs or header.leader_epoch > result.epochs[-1][0]:
             result.epochs.append((header.leader_epoch, header.base_offset))
 
