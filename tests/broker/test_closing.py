@@ -17,6 +17,7 @@ from chronik.cluster.image import Topic
 from chronik.model.limits import REREAD_BATCHES_MAX
 from chronik.storage.directory import log_name
 from chronik.storage.operations import Checkpoint
+from chronik.storage.producer_snapshot import snapshot_path
 from chronik.storage.segment import LogConfig, Storage
 
 TOPIC = Topic(id=b"orders--" * 2, name="orders")
@@ -201,6 +202,49 @@ def test_producers_of_deleted_segments_are_kept_by_a_close() -> None:
         await close(world, partition)
         opened = reopened(world, partition, power_cut=False)
         assert len(told(opened.producers)) == 3
+
+    run(scenario)
+
+
+def test_producers_of_a_snapshot_below_the_log_start_are_kept_by_a_close() -> None:
+    async def scenario() -> None:
+        world = World()
+        [partition] = world.partitions
+        partition.log.config = LogConfig(segment_bytes=10 * 90)
+        await filled(world, partition, 12)
+        for number in range(10):
+            world.produce(partition, number)
+            await world.settle()
+        base = partition.log.segments[-1].base_offset
+        while partition.log.segments[-1].base_offset == base:
+            world.produce(partition, 0)
+            await world.settle()
+        await checkpoint(world, partition)
+        for number in range(3):
+            world.produce(partition, number)
+            await world.settle()
+        operate(partition, partition.log.advance_start(partition.log.end_offset - 1))
+        operate(partition, partition.log.expire(0, -1, -1, partition.log.end_offset))
+        assert len(partition.log.segments) == 1
+        await close(world, partition)
+        opened = reopened(world, partition, power_cut=False)
+        assert len(told(opened.producers)) == 3
+
+    run(scenario)
+
+
+def test_batches_behind_an_older_snapshot_are_read_though_the_index_is_younger() -> None:
+    async def scenario() -> None:
+        world = World()
+        [partition] = world.partitions
+        await filled(world, partition, 6)
+        await checkpoint(world, partition)
+        await filled(world, partition, 2, 6)
+        await close(world, partition)
+        world.fs.unlink(snapshot_path(partition.log.directory, 6))
+        opened = reopened(world, partition, power_cut=False)
+        assert opened.checkpointed_at == 6
+        assert told(opened.producers) == told(partition.state.producers)
 
     run(scenario)
 

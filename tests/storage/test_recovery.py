@@ -210,6 +210,7 @@ def test_a_bit_flip_below_the_recovery_point_is_reported_and_never_served(where:
     assert before.disk.contents(damage.kept_in)[where] == before.made[12][where] ^ 1
     assert read_all(log) == joined(before.made[:12] + before.made[13:])
     assert log.end_offset == COUNT
+    assert report.tail is None, "those before the damage are not the log's last"
     assert_goes_on(before.disk, log)
 
 
@@ -309,6 +310,24 @@ def test_fm56_below_the_recovery_point_only_headers_are_read() -> None:
     fill(log, 10, value=b"v" * 100_000)
     _, report = open_log(disk, ONE_SEGMENT, recovery_point=10)
     assert report.bytes_scanned <= 10 * 4096
+
+
+@pytest.mark.parametrize(("torn", "expected"), [(b"", COUNT), (b"torn", -1)])
+def test_the_report_says_up_to_where_the_last_checkpoint_goes(torn: bytes, expected: int) -> None:
+    before = scene(ONE_SEGMENT)
+    run(before.log, before.log.checkpoint())
+    before.grow(torn)
+    _, report = open_log(before.disk, ONE_SEGMENT)
+    assert report.checkpointed_to == expected, "the index goes with what is cut"
+
+
+def test_batches_of_a_sealed_segment_are_not_taken_for_the_last_ones() -> None:
+    before = scene(SMALL)
+    run(before.log, before.log.checkpoint())
+    before.disk.unlink(before.log.segments[0].index_paths[0])
+    _, report = open_log(before.disk, SMALL)
+    assert report.indexes_rebuilt == [f"{0:020d}"]
+    assert report.tail is None
 
 
 @pytest.mark.parametrize(("point", "syncs"), [(COUNT, 0), (COUNT - 1, 1)])

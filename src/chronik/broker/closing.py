@@ -70,10 +70,10 @@ def _is_brief(partition: Partition, operation: Checkpoint) -> bool:
     if operation.cut or operation.sync_names or active is None or active.index is None:
         return False
     since = partition.checkpointed_at
-    if since < 0 and log.start_offset == active.base_offset == 0:
-        since = 0  # never checkpointed, and nothing of it is gone: the batches tell everything
-    if since < max(log.start_offset, active.base_offset):
-        return False
+    if since < 0 and active.base_offset == 0:
+        since = 0  # never checkpointed: the batches tell everything
+    if since < log.start_offset:
+        return False  # the checkpoint's snapshot may have gone with what was deleted
     batches = active.index.batches_since(since)
     return batches is not None and batches <= REREAD_BATCHES_MAX
 

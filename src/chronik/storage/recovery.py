@@ -277,8 +277,9 @@ class _Recovery:
         self.walked_whole += not index.log_size
         first = index.next_offset
         found = scan_segment(segment, index, trust)
-        if trust.following is None and len(found.headers) <= REREAD_BATCHES_MAX:
-            self.report.tail = first, found.headers
+        is_end = trust.following is None and found.split is None
+        is_few = is_end and len(found.headers) <= REREAD_BATCHES_MAX
+        self.report.tail = (first, found.headers) if is_few else None
         self.report.bytes_scanned += found.bytes_read
         self.epochs_seen += found.epochs
         # Short of the log's start nothing is missing: a cut there takes the batch it lies in.
@@ -288,7 +289,6 @@ class _Recovery:
             self._shorten(segment, found)
         segment.index = index
         if trust.following is not None or found.split is not None:
-            self.report.tail = None
             self._save_index(segment, index)
         return found.split
 
