@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from crc32c import crc32c
+from chronik.model.crc import crc32c
 
 MAGIC = 0x6368_726B
 HEAD = struct.Struct(">IQIIQ")

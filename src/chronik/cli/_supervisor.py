@@ -12,6 +12,8 @@ import click
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.02
+WATCH_S = 0.1
+"""Between two looks at nodes that serve: the parent should cost next to nothing."""
 LOG_TAIL_BYTES = 4_096
 
 
@@ -139,7 +141,7 @@ class Supervisor:
         while not self._stopping:
             if self._dead():
                 return True
-            time.sleep(POLL_S)
+            time.sleep(WATCH_S)
         return False
 
     def _dead(self) -> bool:

@@ -1,8 +1,9 @@
-"""`chronik up`: a node on this machine, in the foreground, until Ctrl-C."""
+"""`chronik up`: a node on this machine, in the foreground, until Ctrl-C.
 
-import asyncio
+What only a node needs is imported where it runs: the parent of a cluster starts its nodes sooner.
+"""
+
 import gc
-import logging
 import signal
 import sys
 
@@ -154,6 +155,8 @@ def _has_port(address: str) -> bool:
 
 
 def _configs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    if not given:
+        return ()
     from chronik.cli._client import close_names, did_you_mean
     from chronik.model.broker_configs import BROKER_KEYS, validate_static
     from chronik.model.node_keys import OWN_KEYS
@@ -179,6 +182,9 @@ def _configs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 def run_node(settings: NodeSettings, *, verbose: bool) -> int:
     """Runs a node until a signal; returns the exit code."""
+    import asyncio
+    import logging
+
     import uvloop
 
     logging.basicConfig(
@@ -214,6 +220,8 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 async def _serve(settings: NodeSettings) -> None:
+    import asyncio
+
     from chronik.node.node import running
 
     stop = asyncio.Event()
@@ -242,6 +250,8 @@ async def _serve(settings: NodeSettings) -> None:
 
 
 def _complain(error: BaseException, settings: NodeSettings) -> None:
+    import logging
+
     from chronik.node.listening import ListenError
     from chronik.storage.data_dir import DataDirError
     from chronik.storage.raft_store import RaftStoreDamaged

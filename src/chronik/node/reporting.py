@@ -1,7 +1,5 @@
 """What a node tells of itself: its health, its status page, and the counters of its parts."""
 
-from importlib.metadata import version
-
 from chronik.broker.broker import Broker
 from chronik.broker.cleaner import Cleaner
 from chronik.broker.maintenance import Maintenance
@@ -36,6 +34,8 @@ class Reporting:
 
     def status(self, bound: str, advertised: str) -> NodeStatus:
         """One look at the node that listens there, for the status page."""
+        from importlib.metadata import version  # noqa: PLC0415 - much that a start need not load
+
         broker, settings, watch = self._broker, self._broker.settings, self._watch
         commit, image, stalls = broker.commit, broker.controller.image, broker.metrics.stalls
         return NodeStatus(

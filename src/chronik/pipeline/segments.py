@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from crc32c import crc32c
-
+from chronik.model.crc import crc32c
 from chronik.pipeline.decode import Aborted
 from chronik.pipeline.fetch_answer import FetchAnswer
 from chronik.wire.record_iter import iter_records

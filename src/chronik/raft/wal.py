@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from chronik.model.crc import crc32c
 from chronik.raft.codec import (
     CodecError,
     Reader,

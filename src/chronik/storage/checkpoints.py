@@ -15,8 +15,7 @@ synced), `log-starts` (for reporting; the log's own `log-start-offset` is what c
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from crc32c import crc32c
-
+from chronik.model.crc import crc32c
 from chronik.storage.fs import (
     FileSystem,
     join,

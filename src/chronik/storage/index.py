@@ -22,8 +22,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple, Self
 
-from crc32c import crc32c
-
+from chronik.model.crc import crc32c
 from chronik.wire.records import NO_TIMESTAMP, Buffer
 
 OFFSET_MAGIC = b"CHIX"

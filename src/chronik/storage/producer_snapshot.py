@@ -15,8 +15,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from chronik.model.crc import crc32c
 from chronik.model.limits import SEQUENCE_WINDOW_BATCHES
 from chronik.storage.fs import FileSystem, join, read_whole, unlink_if_present, write_atomically
 

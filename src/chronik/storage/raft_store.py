@@ -17,8 +17,7 @@ import errno
 from collections.abc import Sequence
 from typing import Final, Self
 
-from crc32c import crc32c
-
+from chronik.model.crc import crc32c
 from chronik.raft import wal
 from chronik.raft.codec import CodecError, Reader, encode_snapshot, read_snapshot
 from chronik.raft.messages import ConfState, Entry, HardState, Snapshot, Stored

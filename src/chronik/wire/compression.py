@@ -1,8 +1,9 @@
-"""The records part of a batch in another codec: for compaction, and where a topic names a codec."""
+"""The records part of a batch in another codec: for compaction, and where a topic names a codec.
+
+As in `record_iter.py`, cramjam is imported where it is first needed.
+"""
 
 from typing import Final, NamedTuple
-
-import cramjam
 
 from chronik.wire.record_iter import CorruptRecords, decompress
 from chronik.wire.records import (
@@ -36,9 +37,11 @@ class Codec(NamedTuple):
 
 def compress(codec: Codec, data: bytes) -> bytes:
     """The records part of a batch of that codec, in a framing every client reads."""
+    if not codec.number:
+        return data
+    import cramjam  # noqa: PLC0415
+
     match codec.number:
-        case 0:
-            return data
         case 1:
             return bytes(cramjam.gzip.compress(data, level=codec.level))
         case 2:
@@ -65,6 +68,8 @@ def _lz4(data: bytes, level: int | None) -> bytes:
 
 
 def _lz4_block(block: bytes, level: int | None) -> bytes:
+    import cramjam  # noqa: PLC0415
+
     if level is None or level == LZ4_FAST_LEVEL:
         return bytes(cramjam.lz4.compress_block(block, store_size=False))
     return bytes(

@@ -2,13 +2,12 @@
 
 A record is a zigzag varint length, then attributes, timestamp delta, offset delta, key, value and
 headers, each length a zigzag varint, -1 for null. Garbage raises `CorruptRecords`, and no input
-makes more memory than `size_max` bytes.
+makes more memory than `size_max` bytes. cramjam is imported where it is first needed: few nodes
+ever look into compressed records, and all of them start sooner.
 """
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
-
-import cramjam
 
 from chronik.model.limits import RECORDS_BYTES_MAX
 from chronik.wire.records import HEADER_SIZE, BatchHeader, Buffer, read_header
@@ -50,9 +49,11 @@ def iter_timestamps(batch: Buffer, size_max: int = RECORDS_BYTES_MAX) -> Iterato
 
 def decompress(codec: int, data: Buffer, size_max: int = RECORDS_BYTES_MAX) -> bytes:
     """The records part of a batch of that codec (`BatchHeader.codec`)."""
+    if not codec:
+        return bytes(data)
+    import cramjam  # noqa: PLC0415
+
     match codec:
-        case 0:
-            return bytes(data)
         case 1:
             return _grow(cramjam.gzip.decompress_into, bytes(data), size_max)
         case 2:
@@ -147,6 +148,8 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 def _grow(into: Callable[[bytes, bytearray], int], data: bytes, size_max: int) -> bytes:
     """Decompresses into a buffer that is doubled until it is large enough, or too large."""
+    import cramjam  # noqa: PLC0415
+
     size = max(len(data) * _GUESS_RATIO, _GUESS_BYTES_MIN)
     while True:
         output = bytearray(min(size, size_max))
@@ -178,6 +181,8 @@ def _snappy(data: bytes, size_max: int) -> bytes:
 
 
 def _raw_snappy(data: bytes, size_max: int) -> bytes:
+    import cramjam  # noqa: PLC0415
+
     try:
         size = cramjam.snappy.decompress_raw_len(data)
         if size > size_max:

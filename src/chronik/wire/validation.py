@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from chronik.model.crc import crc32c
 from chronik.model.errors import ErrorCode
 from chronik.model.limits import RECORD_ERRORS_MAX
 from chronik.wire.record_iter import CorruptRecords, Record, iter_records
