@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import settings
 from typing_extensions import override
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +22,10 @@ if str(ROOT) not in sys.path:  # so that test modules can import tests.servers a
     sys.path.insert(0, str(ROOT))
 
 from tests import servers  # noqa: E402
+
+# No test is judged by its time: a busy machine stops a process for longer than any deadline.
+settings.register_profile("chronik", deadline=None)
+settings.load_profile("chronik")
 
 MARKERS = (
     "groups: needs consumer groups",

@@ -40,7 +40,7 @@ def test_rows_of_all_kinds_come_back_as_they_were(tmp_path: Path) -> None:
     assert read_table(tmp_path / "a.ledger").schema == SCHEMA
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 1_000), count=st.integers(1, 300))
 def test_every_send_has_one_outcome(seed: int, count: int, tmp_path_factory: object) -> None:
     rng = random.Random(seed)

@@ -186,7 +186,7 @@ class World:
             getattr(self, action)()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 1_000_000), steps=st.integers(0, 120), compact=st.booleans())
 def test_a_correct_broker_raises_no_alarm(seed: int, steps: int, *, compact: bool) -> None:
     world = World(seed, compact=compact)

@@ -16,14 +16,14 @@ def reported(rows: list[Row]) -> dict[str, int]:
     return {found.name: found.count for found in judge(rows).anomalies if found.name != "imbalance"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(count=st.integers(0, 300), seed=st.integers(0, 10_000))
 def test_a_clean_ledger_raises_no_alarm(count: int, seed: int) -> None:
     assert reported(clean(count, seed=seed)) == {}
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10_000))
 def test_one_change_is_found_and_nothing_else_is_reported(name: str, seed: int) -> None:
     mutate, expected = MUTATIONS[name]

@@ -76,7 +76,7 @@ def files(world: World, partition: Partition) -> set[str]:
     return {name.partition(".")[2] or name for name in names} - {"metadata", "log"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.integers(0, 8) | st.sampled_from(["checkpoint", "start", "expire"]), max_size=12

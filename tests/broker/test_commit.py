@@ -29,7 +29,7 @@ def test_fm20_produces_in_flight_never_share_an_offset() -> None:
     run(scenario)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_fm20_any_order_of_appends_and_disk_steps_keeps_every_acked_batch(seed: int) -> None:
     """Random appends to four partitions, random completions, some of them failing."""

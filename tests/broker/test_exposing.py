@@ -203,7 +203,7 @@ def test_a_leader_that_must_follow_keeps_what_it_showed_and_syncs_it() -> None:
     run(scenario)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.integers(0, 2**32))
 def test_no_offset_ever_shows_two_batches_whatever_the_disk_does(seed: int) -> None:
     async def scenario() -> None:

@@ -106,7 +106,7 @@ def leaders_are_live(image: ClusterImage) -> bool:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STEPS, max_size=40))
 def test_any_history_keeps_the_rules_and_replays_to_the_same_image(
     steps: list[tuple[Any, ...]],
@@ -120,7 +120,7 @@ def test_any_history_keeps_the_rules_and_replays_to_the_same_image(
     assert restore(snapshot(world.image), world.image.version) == world.image
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(STEPS, max_size=40))
 def test_without_unclean_election_only_a_leader_adds_to_the_isr_and_leaders_come_from_it(
     steps: list[tuple[Any, ...]],

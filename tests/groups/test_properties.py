@@ -205,7 +205,7 @@ def played(steps: list[Step]) -> Play:
     return play
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(step_lists)
 def test_fm65_every_join_and_sync_is_answered_within_the_timeouts(steps: list[Step]) -> None:
     play = played(steps)
@@ -219,7 +219,7 @@ def test_fm65_every_join_and_sync_is_answered_within_the_timeouts(steps: list[St
     assert all(g.state is GroupState.EMPTY for g in play.driver.coordinator.groups.values())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(step_lists)
 def test_stored_generations_never_go_back(steps: list[Step]) -> None:
     last = 0
@@ -230,7 +230,7 @@ def test_stored_generations_never_go_back(steps: list[Step]) -> None:
             last = generation
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(step_lists, st.integers(0, 1000))
 def test_replay_of_any_prefix_restores_the_groups_of_that_moment(
     steps: list[Step], cut: int
@@ -249,7 +249,7 @@ def test_replay_of_any_prefix_restores_the_groups_of_that_moment(
         assert {m.member_id: m.assignment for m in group.members.values()} == stored
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(step_lists)
 def test_unloading_answers_everything(steps: list[Step]) -> None:
     play = played(steps)

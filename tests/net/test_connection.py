@@ -307,7 +307,7 @@ def test_fm62_a_frame_that_never_ends_is_dropped_where_others_wait_for_its_memor
     asyncio.run(scenario())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(1, 120_000), min_size=1, max_size=3), min_size=1, max_size=6),
     st.randoms(use_true_random=False),

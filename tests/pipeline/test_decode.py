@@ -32,7 +32,7 @@ def log_of(args: list[tuple[list[Row], int, bool]], first: int = 0) -> list[byte
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(batch_args, min_size=1, max_size=4), st.integers(0, 1 << 40), st.data())
 def test_the_columns_hold_what_the_plain_reader_finds(
     args: list[tuple[list[Row], int, bool]], first: int, data: st.DataObject
@@ -65,7 +65,7 @@ def test_the_columns_hold_what_the_plain_reader_finds(
     assert numbers.to_pylist() == expected
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 1 << 32), st.booleans())
 def test_many_batches_in_one_answer_are_walked_in_step(seed: int, odd: bool) -> None:
     chance = random.Random(seed)
@@ -90,7 +90,7 @@ def test_many_batches_in_one_answer_are_walked_in_step(seed: int, odd: bool) -> 
     assert times == [r.timestamp * 1000 for r in expected]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(batch_args, min_size=1, max_size=4), st.booleans(), st.data())
 def test_the_headers_alone_give_the_same_rows_as_the_records(
     args: list[tuple[list[Row], int, bool]], holes: bool, data: st.DataObject
@@ -189,7 +189,7 @@ def test_a_marker_before_the_start_still_ends_its_transaction() -> None:
     assert values.column(0).to_pylist() == [b"kept"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 4), st.data())
 def test_damage_is_refused_and_never_decoded(
     many: list[Row], codec: int, data: st.DataObject
@@ -201,7 +201,7 @@ def test_damage_is_refused_and_never_decoded(
         decode(bytes(good), "t", 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(min_size=1, max_size=60), st.integers(0, 5))
 def test_garbage_with_a_right_crc_raises_only_corrupt_records(body: bytes, count: int) -> None:
     data = bytearray(HEADER.size) + body
@@ -213,7 +213,6 @@ def test_garbage_with_a_right_crc_raises_only_corrupt_records(body: bytes, count
         decode(bytes(data), "t", 0).validate(full=True)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=50))
 def test_varints_of_every_width(values: list[int]) -> None:
     parts = []

@@ -148,7 +148,7 @@ OBJECTS = st.dictionaries(st.sampled_from(["a", "b"]), LEAVES | st.lists(LEAVES,
 TEXTS = OBJECTS.map(lambda one: json.dumps(one).encode()) | st.binary(max_size=4) | st.none()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXTS, max_size=4))
 def test_arrow_and_python_give_the_same_rows(values: list[bytes | None]) -> None:
     together = judge(*values)

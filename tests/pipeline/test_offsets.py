@@ -1,7 +1,7 @@
 """The options of the source, and how ranges are cut into tasks."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chronik.pipeline.fetch import OffsetRange
@@ -47,7 +47,6 @@ def test_durations_and_limits_are_read_as_spark_writes_them() -> None:
     assert options.segments == ("/a", "/b")
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 1000)), max_size=5),
     st.integers(0, 9),
@@ -65,13 +64,11 @@ def test_a_split_covers_the_ranges_once(
     assert all(one.end > one.start for one in cut)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), st.integers(0, 99)))
 def test_offsets_as_json_and_back(offsets: dict[tuple[str, int], int]) -> None:
     assert from_json(to_json(offsets)) == offsets
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.tuples(st.just("t"), st.integers(0, 4)), st.integers(0, 1000), min_size=1),
     st.integers(1, 500),

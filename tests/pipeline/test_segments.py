@@ -101,7 +101,7 @@ def test_what_was_aborted_is_told_by_markers_also_behind_the_range(tmp_path: Pat
     assert len(values([folder], 0, 9)) == 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_mix_of_transactions_is_read_as_the_model_says(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

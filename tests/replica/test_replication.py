@@ -425,7 +425,7 @@ class Replicas(RuleBasedStateMachine):
             assert not node.alive or state.log_end == len(node.log)
 
 
-Replicas.TestCase.settings = settings(max_examples=60, stateful_step_count=80, deadline=None)
+Replicas.TestCase.settings = settings(max_examples=60, stateful_step_count=80)
 TestReplicas = Replicas.TestCase
 
 
@@ -453,7 +453,6 @@ def test_planted_bugs_are_found(
     limits = settings(
         max_examples=400,
         stateful_step_count=80,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         derandomize=True,

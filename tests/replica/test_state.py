@@ -191,4 +191,4 @@ class Replica(RuleBasedStateMachine):
 
 
 TestReplica = Replica.TestCase
-TestReplica.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestReplica.settings = settings(max_examples=60, stateful_step_count=40)

@@ -120,7 +120,7 @@ class History:
         assert len(keys) == len(set(keys)), "one record per key in the clean part"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_whatever_is_cleaned_the_latest_values_and_all_offsets_stay(seed: int) -> None:
     history = History(seed)
@@ -176,7 +176,7 @@ def test_fm54_a_power_cut_at_any_call_of_a_cleaning_costs_nothing(seed: int) -> 
     assert calls > 20
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_fm54_recovery_itself_may_be_cut_while_it_finishes_a_swap(seed: int) -> None:
     history = filled(seed)
@@ -195,7 +195,7 @@ def test_fm54_recovery_itself_may_be_cut_while_it_finishes_a_swap(seed: int) -> 
     history.check()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_every_group_alone_leaves_a_log_that_is_right(seed: int) -> None:
     """A cleaning may end after any of its groups: the rest follows with the next one."""

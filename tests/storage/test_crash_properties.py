@@ -176,7 +176,7 @@ class History:
         assert self._served() == [b for b in self.applied if read_header(b).last_offset >= start]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(seed=st.integers(0, 2**32))
 @example(seed=19594)  # a log that was cut in the batch in which it starts
 def test_fm54_whatever_happens_acknowledged_batches_are_read_back_identical(seed: int) -> None:

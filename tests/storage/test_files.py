@@ -151,7 +151,7 @@ def test_replay_yields_the_headers_of_a_log_that_begins_inside_a_segment() -> No
     assert [(h.base_offset, h.base_sequence) for h in log.headers(2)] == [(0, 0), (4, 4)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.tuples(st.integers(1, 5), st.integers(61, 300), st.integers(-1, 50)), max_size=40

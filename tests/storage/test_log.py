@@ -69,7 +69,7 @@ def test_fm53_the_active_segment_is_on_disk_and_readable_at_once() -> None:
     assert read_all(open_log(disk)[0]) == made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=4), min_size=1, max_size=15),
     segment_bytes=st.integers(200, 3000),
@@ -306,7 +306,7 @@ def test_time_lookups_find_the_record_inside_compressed_batches(codec: int) -> N
     assert log.max_timestamp() == (NOW + 3990, 399, 3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     times=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=3), min_size=1, max_size=30),
     start=st.integers(0, 30),
@@ -426,7 +426,7 @@ def test_fm27_the_log_start_survives_everything() -> None:
 # Followers.
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(target=st.integers(0, 30), more=st.integers(0, 12), data=st.data())
 def test_a_truncated_log_goes_on_as_if_the_rest_had_never_been(
     target: int, more: int, data: st.DataObject

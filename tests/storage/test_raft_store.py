@@ -407,7 +407,7 @@ class Model:
         )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(STEP, max_size=25), st.integers(0, 12), st.integers(0, 1000))
 def test_fm54_whatever_was_saved_is_found_wherever_the_power_goes(
     steps: list[tuple[str, int]], cut_after: int, seed: int

@@ -88,7 +88,7 @@ def test_a_bomb_in_many_snappy_blocks_is_refused() -> None:
         decompress(2, xerial(bytes(3_000_000), 100_000), size_max=1_000_000)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.binary(max_size=200), codec=st.integers(0, 7), count=st.integers(-1, 5))
 def test_garbage_raises_corrupt_records_and_nothing_else(
     data: bytes, codec: int, count: int
@@ -97,7 +97,7 @@ def test_garbage_raises_corrupt_records_and_nothing_else(
         list(iter_records(raw_batch(0, data, count, attributes=codec)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(at=st.integers(61, 61 + len(PAYLOAD) - 1), value=st.integers(0, 255))
 def test_a_changed_byte_yields_records_or_corrupt_records(at: int, value: int) -> None:
     data = bytearray(raw_batch(100, PAYLOAD, 20))

@@ -161,7 +161,7 @@ def plain(value: Any, kind: str, inner: type[Struct] | None) -> Any:
 
 
 @pytest.mark.parametrize("module", MODULES)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_version_reads_and_writes_what_kio_does(module: str, seed: int) -> None:
     rng = random.Random(seed)
@@ -213,7 +213,7 @@ def test_fm03_a_message_cut_anywhere_is_a_wire_error(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 1 << 32))
 def test_fm03_garbage_is_a_message_or_a_wire_error_and_nothing_else(module: str, seed: int) -> None:
     rng = random.Random(seed)

@@ -163,7 +163,7 @@ def expected_partition(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     topics=TOPICS,
     forgotten=FORGOTTEN,
@@ -253,7 +253,7 @@ def kio_response(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(topics=ANSWERS, error_code=CODES, session_id=INT32, nodes=NODES)
 def test_responses_are_written_as_kio_writes_them(
     version: int, topics: list[Any], error_code: int, session_id: int, nodes: list[NodeEndpoint]
@@ -293,7 +293,7 @@ def test_fm03_a_request_cut_anywhere_is_a_wire_error(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(garbage=st.binary(max_size=80))
 def test_fm03_garbage_is_a_request_or_a_wire_error(version: int, garbage: bytes) -> None:
     try:

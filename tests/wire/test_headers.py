@@ -56,7 +56,7 @@ def test_fm07_api_versions_is_answered_with_the_plain_header(version: int) -> No
 
 
 @pytest.mark.parametrize("key", KEYS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(correlation_id=st.integers(-(2**31), 2**31 - 1), client_id=st.none() | st.text(max_size=40))
 def test_request_headers_are_read_and_written_as_kio_does(
     key: ApiKey, correlation_id: int, client_id: str | None
@@ -80,7 +80,7 @@ def test_request_headers_are_read_and_written_as_kio_does(
 @pytest.mark.parametrize(
     ("key", "version"), [(999, 0), (-5, 3), (ApiKey.METADATA, 99), (ApiKey.API_VERSIONS, 77)]
 )
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(rest=st.binary(max_size=30))
 def test_fm05_an_unknown_api_or_version_still_gives_the_correlation_id(
     key: int, version: int, rest: bytes

@@ -128,7 +128,7 @@ def kio_response(version: int, topics: list[Any], nodes: list[NodeEndpoint]) -> 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(topics=TOPICS, acks=st.sampled_from([-1, 0, 1]), transactional_id=st.none() | TEXT)
 def test_requests_are_read_as_kio_writes_them(
     version: int, topics: list[Any], acks: int, transactional_id: str | None
@@ -144,7 +144,7 @@ def test_requests_are_read_as_kio_writes_them(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(topics=ANSWERS, nodes=st.lists(NODES, max_size=2))
 def test_responses_are_written_as_kio_writes_them(
     version: int, topics: list[Any], nodes: list[NodeEndpoint]
@@ -193,7 +193,7 @@ def test_fm03_a_request_cut_anywhere_is_a_wire_error(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(garbage=st.binary(max_size=60))
 def test_fm03_garbage_is_a_request_or_a_wire_error(version: int, garbage: bytes) -> None:
     try:

@@ -102,7 +102,7 @@ def generated(version: int, request: ReplicaFetch) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(request=REQUESTS)
 def test_requests_are_written_as_the_others_write_them(version: int, request: ReplicaFetch) -> None:
     data = write_replica_fetch(version, request)
@@ -123,7 +123,7 @@ def expected(topic_id: bytes, result: FetchResult) -> Fetched:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(topics=ANSWERS, error_code=CODES, session_id=INT32, nodes=NODES)
 def test_answers_are_read_as_kio_writes_them(
     version: int, topics: list[Any], error_code: int, session_id: int, nodes: list[Any]
@@ -163,7 +163,7 @@ def test_fm03_an_answer_cut_anywhere_is_a_wire_error(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(garbage=st.binary(max_size=120))
 def test_fm03_garbage_is_an_answer_or_a_wire_error(version: int, garbage: bytes) -> None:
     try:
