@@ -64,9 +64,10 @@ def mixed(log: Log) -> str:
     return topic
 
 
-def test_both_read_the_same_rows(spark: Any, log: Log) -> None:
-    topic = mixed(log)
-    theirs, ours = (batch(spark, name, log, topic) for name in FORMATS)
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_both_read_the_same_rows(spark: Any, log: Log, isolation: str) -> None:
+    topic, level = mixed(log), {"kafka__isolation__level": isolation}
+    theirs, ours = (batch(spark, name, log, topic, **level) for name in FORMATS)
     assert len(theirs) == len(CODECS) * 400 + 54
     assert ours == theirs
 
@@ -87,9 +88,10 @@ def test_both_find_nothing_in_an_empty_topic(spark: Any, log: Log) -> None:
     assert [batch(spark, name, log, topic) for name in FORMATS] == [[], []]
 
 
-def test_both_stream_the_same_rows(spark: Any, log: Log, tmp_path: Path) -> None:
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_both_stream_the_same_rows(spark: Any, log: Log, tmp_path: Path, isolation: str) -> None:
     topic = mixed(log)
-    limit = {"maxOffsetsPerTrigger": "700"}
+    limit = {"maxOffsetsPerTrigger": "700", "kafka__isolation__level": isolation}
     theirs, ours = (stream(spark, name, log, topic, tmp_path, **limit) for name in FORMATS)
     assert ours == theirs
     assert ours == batch(spark, "chronik", log, topic)
