@@ -65,6 +65,20 @@ async def filled(world: World, partition: Partition, batches: int, first: int = 
         await world.settle()
 
 
+async def grown(world: World, partition: Partition, batches: int) -> None:
+    """By batches of no producer that is remembered."""
+    for number in range(batches):
+        world.produce(partition, number)
+        await world.settle()
+
+
+def delete_below(partition: Partition, offset: int) -> None:
+    """Records, and the segments that hold nothing else; one segment is left."""
+    operate(partition, partition.log.advance_start(offset))
+    operate(partition, partition.log.expire(0, -1, -1, partition.log.end_offset))
+    assert len(partition.log.segments) == 1
+
+
 def operate(partition: Partition, operation: Any) -> None:
     if operation is not None:
         operation.execute()
@@ -190,15 +204,8 @@ def test_producers_of_deleted_segments_are_kept_by_a_close() -> None:
         partition.log.config = LogConfig(segment_bytes=10 * 90)
         await filled(world, partition, 12)
         await checkpoint(world, partition)
-        world.produce(partition, 100)
-        await world.settle()
-        for number in range(20):
-            world.produce(partition, number)
-            await world.settle()
-        base = partition.log.segments[-1].base_offset
-        operate(partition, partition.log.advance_start(base))
-        operate(partition, partition.log.expire(0, -1, -1, partition.log.end_offset))
-        assert len(partition.log.segments) == 1
+        await grown(world, partition, 21)
+        delete_below(partition, partition.log.segments[-1].base_offset)
         await close(world, partition)
         opened = reopened(world, partition, power_cut=False)
         assert len(told(opened.producers)) == 3
@@ -212,20 +219,13 @@ def test_producers_of_a_snapshot_below_the_log_start_are_kept_by_a_close() -> No
         [partition] = world.partitions
         partition.log.config = LogConfig(segment_bytes=10 * 90)
         await filled(world, partition, 12)
-        for number in range(10):
-            world.produce(partition, number)
-            await world.settle()
+        await grown(world, partition, 10)
         base = partition.log.segments[-1].base_offset
         while partition.log.segments[-1].base_offset == base:
-            world.produce(partition, 0)
-            await world.settle()
+            await grown(world, partition, 1)
         await checkpoint(world, partition)
-        for number in range(3):
-            world.produce(partition, number)
-            await world.settle()
-        operate(partition, partition.log.advance_start(partition.log.end_offset - 1))
-        operate(partition, partition.log.expire(0, -1, -1, partition.log.end_offset))
-        assert len(partition.log.segments) == 1
+        await grown(world, partition, 3)
+        delete_below(partition, partition.log.end_offset - 1)
         await close(world, partition)
         opened = reopened(world, partition, power_cut=False)
         assert len(told(opened.producers)) == 3

@@ -1,4 +1,7 @@
-"""Trace events: what was appended, who leads, who is in sync, what another node was asked."""
+"""Trace events: what a partition did, who leads, who is in sync, what another node was asked.
+
+Those of a partition are called only where the tracer is on: they are on the path of every batch.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -11,6 +14,10 @@ if TYPE_CHECKING:
     from chronik.broker.partition import Partition
     from chronik.wire.records import BatchHeader
 
+_FSYNCED = EventKind.FSYNCED
+_REPLICATED = EventKind.REPLICATED
+_WATERMARK = EventKind.WATERMARK
+
 
 def trace_append(
     tracer: Tracer,
@@ -19,7 +26,7 @@ def trace_append(
     appended: Appended,
     header: "BatchHeader",
 ) -> None:
-    """A batch has its place in the log; only where the tracer is on."""
+    """A batch has its place in the log."""
     tracer.emit(
         kind,
         partition.topic,
@@ -34,6 +41,57 @@ def trace_append(
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
+    )
+
+
+def trace_durable(tracer: Tracer, partition: "Partition", duration_us: int, *, moved: bool) -> None:
+    """The disk has what was written, and the watermark may have moved by it."""
+    tracer.emit(
+        _FSYNCED,
+        partition.topic,
+        partition.index,
+        partition.state.leader_epoch,
+        log_end=partition.state.durable_end,
+        duration_us=duration_us,
+        detail="fsync" if partition.sync else "os",
+    )
+    if moved:
+        trace_watermark(tracer, partition)
+
+
+def trace_replicated(tracer: Tracer, partition: "Partition", node_id: int, log_end: int) -> None:
+    """A follower has everything up to here."""
+    tracer.emit(
+        _REPLICATED,
+        partition.topic,
+        partition.index,
+        partition.state.leader_epoch,
+        log_end=log_end,
+        peer=node_id,
+    )
+
+
+def trace_cut(tracer: Tracer, partition: "Partition") -> None:
+    """What the disk refused is no longer part of the log."""
+    tracer.emit(
+        EventKind.TRUNCATED,
+        partition.topic,
+        partition.index,
+        partition.state.leader_epoch,
+        log_end=partition.state.log_end,
+        detail="the disk refused the rest",
+    )
+
+
+def trace_watermark(tracer: Tracer, partition: "Partition") -> None:
+    """The watermark moved."""
+    tracer.emit(
+        _WATERMARK,
+        partition.topic,
+        partition.index,
+        partition.state.leader_epoch,
+        high_watermark=partition.state.high_watermark,
+        log_end=partition.state.log_end,
     )
 
 

@@ -9,7 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from chronik.broker.evidence import trace_append
+from chronik.broker.evidence import (
+    trace_append,
+    trace_cut,
+    trace_durable,
+    trace_replicated,
+    trace_watermark,
+)
 from chronik.broker.long_polls import LongPolls, Woken, look_at_once
 from chronik.broker.metrics import TopicCounters
 from chronik.broker.opening import make_directory, producers_writer
@@ -31,9 +37,6 @@ if TYPE_CHECKING:
 
 _APPENDED = EventKind.APPENDED
 _FOLLOWER_APPENDED = EventKind.FOLLOWER_APPENDED
-_FSYNCED = EventKind.FSYNCED
-_REPLICATED = EventKind.REPLICATED
-_WATERMARK = EventKind.WATERMARK
 
 
 class OffsetError(Exception):
@@ -144,7 +147,7 @@ class Partition:
             has_gained = not self.state.followers.keys() >= set(followers)
             if self.state.lead(assigned.leader_epoch, followers, isr, now_ms):
                 if self._tracer.on:
-                    self._trace_watermark()
+                    trace_watermark(self._tracer, self)
                 self._watermark_moved()
             self.start_waiters.reached(self.state.replicated_start())
             if is_new or has_gained:
@@ -186,17 +189,17 @@ class Partition:
             follower.log_start = log_start
             self.start_waiters.reached(self.state.replicated_start())
         if self._tracer.on and follower is not None and offset > follower.end:
-            self._trace_replicated(node_id, offset)
+            trace_replicated(self._tracer, self, node_id, offset)
         if self.state.follower_fetched(node_id, offset, now_ms, broker_epoch):
             if self._tracer.on:
-                self._trace_watermark()
+                trace_watermark(self._tracer, self)
             self._watermark_moved()
 
     def leader_says(self, high_watermark: int, log_start: int) -> None:
         """The leader's watermark and log start, as far as this replica has the data."""
         if self.state.leader_says(high_watermark, log_start):
             if self._tracer.on:
-                self._trace_watermark()
+                trace_watermark(self._tracer, self)
             self._watermark_moved()
 
     @property
@@ -237,7 +240,7 @@ class Partition:
         self._written_bytes += write.size
         moved = self.state.made_durable(end_offset)
         if self._tracer.on:
-            self._trace_durable(duration_us, moved=moved)
+            trace_durable(self._tracer, self, duration_us, moved=moved)
         self.durable_waiters.reached(self.state.durable_end)
         if moved:
             self._watermark_moved()
@@ -259,7 +262,7 @@ class Partition:
         self.state.undo(self._pending, self.log.end_offset)
         self._pending = []
         if self._tracer.on:
-            self._trace_cut()
+            trace_cut(self._tracer, self)
         self.durable_waiters.failed_beyond(self.state.durable_end, code)
         self.committed_waiters.failed_beyond(self.state.log_end, code)
 
@@ -357,49 +360,3 @@ class Partition:
         self.committed_waiters.failed_beyond(-1, code)
         self.start_waiters.failed_beyond(-1, code)
         self.wake_fetches()
-
-    # -- evidence
-
-    def _trace_durable(self, duration_us: int, *, moved: bool) -> None:
-        state, emit = self.state, self._tracer.emit
-        emit(
-            _FSYNCED,
-            self.topic,
-            self.index,
-            state.leader_epoch,
-            log_end=state.durable_end,
-            duration_us=duration_us,
-            detail="fsync" if self.sync else "os",
-        )
-        if moved:
-            self._trace_watermark()
-
-    def _trace_replicated(self, node_id: int, log_end: int) -> None:
-        self._tracer.emit(
-            _REPLICATED,
-            self.topic,
-            self.index,
-            self.state.leader_epoch,
-            log_end=log_end,
-            peer=node_id,
-        )
-
-    def _trace_cut(self) -> None:
-        self._tracer.emit(
-            EventKind.TRUNCATED,
-            self.topic,
-            self.index,
-            self.state.leader_epoch,
-            log_end=self.state.log_end,
-            detail="the disk refused the rest",
-        )
-
-    def _trace_watermark(self) -> None:
-        self._tracer.emit(
-            _WATERMARK,
-            self.topic,
-            self.index,
-            self.state.leader_epoch,
-            high_watermark=self.state.high_watermark,
-            log_end=self.state.log_end,
-        )

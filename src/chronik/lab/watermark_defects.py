@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from chronik.broker.evidence import trace_watermark
 from chronik.broker.partition import Partition
 from chronik.handlers import fetch
 from chronik.lab.replacing import replace
@@ -26,7 +27,7 @@ def watermark_stored() -> None:
         if value == self.state.high_watermark:
             return
         self.state.high_watermark = value
-        self._trace_watermark()
+        trace_watermark(self._tracer, self)
 
     replace(Partition, "_watermark_moved", copied)
 
@@ -73,7 +74,7 @@ def watermark_every_5_s() -> None:
 
     def sync(self: Partition) -> None:
         if self.state.is_leader and self.state._recompute_watermark():
-            self._trace_watermark()
+            trace_watermark(self._tracer, self)
             self._watermark_moved()
 
     replace(Partition, "written", synced_later)

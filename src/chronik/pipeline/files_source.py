@@ -4,8 +4,6 @@ Spark's own reader needs a jar and a configuration of its own for each kind of s
 folder are left to it.
 """
 
-import base64
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from chronik.pipeline import packed
 from chronik.pipeline.places import Access, dataset_of, is_remote
 from chronik.pipeline.spark_types import spark_schema
 
 FORMAT = "chronik-files"
 TASKS_PER_CORE = 4
-_WORK = "secret.work"
-"""The option's name has a word that Spark redacts in plans: the store's password is in it."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class FilesDataSource(DataSource):
         return FilesReader(self._work())
 
     def _work(self) -> Work:
-        found: Work = pickle.loads(base64.b64decode(self.options[_WORK]))
+        found: Work = packed.unpacked(self.options)
         return found
 
 
@@ -84,5 +81,4 @@ def parquet_rows(
         return spark.read.schema(wanted).parquet(*files)
     tasks = TASKS_PER_CORE * spark.sparkContext.defaultParallelism
     groups = tuple(tuple(files[first::tasks]) for first in range(min(tasks, len(files))))
-    work = pickle.dumps(Work(groups, schema, dict(access)))
-    return spark.read.format(FORMAT).option(_WORK, base64.b64encode(work).decode()).load()
+    return packed.load(spark, FORMAT, Work(groups, schema, dict(access)))

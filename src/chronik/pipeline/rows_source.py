@@ -4,8 +4,6 @@ A task fetches, decodes and hands Arrow batches to Spark: no function of Python 
 query's plan, and no pandas is needed. Only SQL over the log reads it.
 """
 
-import base64
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from chronik.pipeline import packed
 from chronik.pipeline.batch_source import RangePartition
 from chronik.pipeline.client import READ_COMMITTED, TopicPartition
 from chronik.pipeline.fetch import OffsetRange, read_range
@@ -21,8 +20,6 @@ from chronik.pipeline.registry_rows import COLUMNS, RegistryRows
 from chronik.pipeline.spark_types import spark_schema
 
 FORMAT = "chronik-rows"
-_WORK = "secret.work"
-"""The option's name has a word that Spark redacts in plans: the registry's password is in it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class RowsDataSource(DataSource):
         return RowsReader(self._work())
 
     def _work(self) -> Work:
-        found: Work = pickle.loads(base64.b64decode(self.options[_WORK]))
+        found: Work = packed.unpacked(self.options)
         return found
 
 
@@ -77,5 +74,4 @@ def explained_rows(
 ) -> DataFrame:
     """The records between offsets, committed ones only, as rows (or dead letters) of a table."""
     wanted = tuple(OffsetRange(*one, *edges) for one, edges in ranges.items())
-    work = pickle.dumps(Work(bootstrap, wanted, rows))
-    return spark.read.format(FORMAT).option(_WORK, base64.b64encode(work).decode()).load()
+    return packed.load(spark, FORMAT, Work(bootstrap, wanted, rows))
