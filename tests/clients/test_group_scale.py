@@ -5,6 +5,7 @@ millisecond at the 99th percentile.
 """
 
 import asyncio
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ HEARTBEAT_SECONDS = 3.0
 CPU_SHARE_MAX = 0.25
 MEMBERS = 5_000
 COMMIT_MS_P99_MAX = 1.0
+STOLEN_MAX = 0.02
+"""Of one processor, by the host: a round with more measures the host."""
 COMMIT_VERSION = 8
 JOIN_VERSION = 3  # the last one without a second round for the member id
 
@@ -148,19 +151,29 @@ def test_heartbeats_of_five_thousand_members_take_a_quarter_of_a_core_at_most(
 def test_an_offset_commit_takes_less_than_a_millisecond(
     node: Chronik, record_property: Callable[[str, object], None]
 ) -> None:
-    rounds, commits = 3, 10_000
+    rounds, commits = 5, 10_000
     heartbeat = asyncio.run(one_member(node.port))
-    began, cuts = cpu_seconds(node.pid), []
+    began, p99s = cpu_seconds(node.pid), []
     for _ in range(rounds):
-        cuts.append(statistics.quantiles(commit_ms(node.port, heartbeat, commits), n=100))
-        print(f"commit p50 {cuts[-1][49]:.2f} ms, p99 {cuts[-1][98]:.2f} ms")  # noqa: T201
+        start, stolen = time.monotonic(), stolen_s()
+        cuts = statistics.quantiles(commit_ms(node.port, heartbeat, commits), n=100)
+        taken = (stolen_s() - stolen) / (time.monotonic() - start)
+        if taken < STOLEN_MAX:
+            p99s.append(cuts[98])
+        told = f"commit p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms; the host took {taken:.1%}"
+        print(told)  # noqa: T201
     each = (cpu_seconds(node.pid) - began) / (rounds * commits)
     print(f"{each * 1e6:.0f} us of CPU")  # noqa: T201
-    # What the host of a virtual machine takes away is in every percentile: the calmest round.
-    p50, p99 = min(cut[49] for cut in cuts), min(cut[98] for cut in cuts)
-    record_property("commit_ms_p50", p50)
-    record_property("commit_ms_p99", p99)
-    assert p99 < COMMIT_MS_P99_MAX
+    if not p99s:
+        pytest.skip("the host took the processor away in every round: measure again")
+    record_property("commit_ms_p99", statistics.median(p99s))
+    assert statistics.median(p99s) < COMMIT_MS_P99_MAX
+
+
+def stolen_s() -> float:
+    """What the host of a virtual machine has taken from all its processors; it is in proc(5)."""
+    ticks = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[8]
+    return int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def commit_ms(port: int, heartbeat: HeartbeatRequest, commits: int) -> list[float]:
