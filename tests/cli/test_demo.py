@@ -27,6 +27,7 @@ class Run:
 
     def __init__(self, folder: Path, *options: str, java: bool = False) -> None:
         self._mark = uuid.uuid4().hex
+        folder.parent.mkdir(exist_ok=True)
         self.folder = folder
         environment = os.environ | {MARKER: self._mark, "PYTHONUNBUFFERED": "1"}
         if not java:
@@ -151,6 +152,15 @@ def test_a_signal_while_a_node_is_away_leaves_nothing_running(
     assert run.end() == 128 + number, run.output
     assert run.gone()
     assert "Traceback" not in run.output
+
+
+@pytest.mark.integration
+def test_demos_that_start_together_do_not_take_each_other_for_their_own(tmp_path: Path) -> None:
+    runs = [Run(tmp_path / name / "run", "--messages", "5000") for name in ("a", "b")]
+    for run in runs:
+        assert run.end() == 0, run.output
+        assert "5,000 of 5,000 (100.00%)" in run.output
+        assert run.gone()
 
 
 @pytest.mark.integration

@@ -346,10 +346,17 @@ def test_why_a_node_of_a_cluster_did_not_start_is_said(tmp_path: Path) -> None:
     port = free_ports(6)
     (tmp_path / "node-2" / "topics").mkdir(parents=True)
     (tmp_path / "node-2" / "metadata").write_text("no directory")
-    (tmp_path / "node-3" / "metadata").mkdir(parents=True)
-    (tmp_path / "node-3" / "topics").write_text("no directory")
     done = start("--nodes", "3", "--port", str(port), "--data", str(tmp_path))
     expect_clear(done, "Node 2 ended", "Error: cannot use", str(tmp_path / "node-2" / "metadata"))
+
+
+def test_a_server_on_a_port_of_a_cluster_is_not_taken_for_its_node(
+    server: Chronik, tmp_path: Path
+) -> None:
+    port = str(server.port - 1)
+    done = start("--nodes", "3", "--port", port, "--data", str(tmp_path / "data"))
+    expect_clear(done, "ended with code 1", "is taken")
+    assert "Chronik cluster of" not in done.stderr
 
 
 def test_an_unusable_data_directory_of_a_cluster_is_named(tmp_path: Path) -> None:

@@ -150,6 +150,9 @@ class Consumer:
         self._settings, self._moved = settings, moved
         self._start = -1 if settings.group else 0
         self._ends: dict[int, int] = {}
+        self._assigned_now: set[int] = set()
+        """Kept here: the library's own `assignment()` waits for its main thread without an end, and
+        keeps all of Python from running while it waits."""
         self._client: Any = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": settings.bootstrap,
@@ -170,6 +173,7 @@ class Consumer:
             places = [self._at(partition, 0) for partition in range(settings.partitions)]
             self._client.assign(places)
             for place in places:
+                self._assigned_now.add(place.partition)
                 moved("assign", place.partition, 0)
 
     def poll(self, timeout_s: float) -> list[Polled]:
@@ -192,7 +196,9 @@ class Consumer:
     def places(self) -> dict[int, Place]:
         found = {}
         with transient(confluent_kafka.KafkaException):
-            assigned = self._client.position(self._client.assignment())
+            assigned = self._client.position(
+                [self._at(partition, -1) for partition in sorted(self._assigned_now)]
+            )
         for place in assigned:
             with transient(confluent_kafka.KafkaException):
                 ends = self._client.get_watermark_offsets(place, cached=True)
@@ -207,12 +213,14 @@ class Consumer:
         self._client.close()
 
     def _assigned(self, client: Any, places: list[Any]) -> None:
+        self._assigned_now.update(place.partition for place in places)
         for place in client.committed(places, timeout=REQUEST_TIMEOUT_S):
             self._moved("rebalance", place.partition, max(0, place.offset))
 
     def _revoked(self, client: Any, places: list[Any]) -> None:
         for place in places:
             self._ends.pop(place.partition, None)
+            self._assigned_now.discard(place.partition)
             self._moved("revoke", place.partition, -1)
 
     def _at(self, partition: int, offset: int) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from chronik.cli._demo_place import free_ports
+from chronik.cli._demo_place import choosing_ports, free_ports
 from chronik.cli._supervisor import Supervisor, plan
 
 ATTEMPTS_MAX = 3
@@ -18,6 +18,11 @@ RETURN_AFTER_S = 1.0
 
 def started(nodes: int, folder: Path, durability: str) -> Supervisor:
     """A cluster that serves; other ports are tried where someone was faster."""
+    with choosing_ports():
+        return _started(nodes, folder, durability)
+
+
+def _started(nodes: int, folder: Path, durability: str) -> Supervisor:
     first = 9092
     for _ in range(ATTEMPTS_MAX):
         first = free_ports(2 * nodes, first)

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,14 @@ def own_folder(path: Path) -> Iterator[Path]:
 
 def _is_ours(path: Path) -> bool:
     return path.is_dir() and ((path / MARK).exists() or not any(path.iterdir()))
+
+
+@contextmanager
+def choosing_ports() -> Iterator[None]:
+    """One demo of this user at a time: what is free for one is not until it listens there."""
+    with open(Path(tempfile.gettempdir()) / f"chronik-demo-ports-{os.getuid()}", "a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
 
 
 def free_ports(count: int, first: int = PORT_FIRST) -> int:

@@ -131,7 +131,7 @@ def _view(cluster: Cluster, name: str, found: Any) -> GroupView:
     return GroupView(
         group=name,
         state=text_of(found.state),
-        type=text_of(found.type).lower(),
+        type=text_of(found.type).lower() if hasattr(found, "type") else "",  # since 2.10
         assignor=found.partition_assignor,
         coordinator=None if found.coordinator is None else found.coordinator.id,
         members=members,
@@ -197,7 +197,7 @@ def _lags(
 
 def show_group(group: GroupView) -> None:
     """A headline, a table of the partitions, and the members that have none."""
-    parts = [group.state, group.type, count_text(len(group.members), "member")]
+    parts = [group.state, *filter(None, [group.type]), count_text(len(group.members), "member")]
     if group.assignor:
         parts.append(f"assignor {group.assignor}")
     parts.append(f"total lag {group.total_lag:,}")

@@ -1,6 +1,7 @@
 """`chronik up --nodes N`: one child process per node, stopped together."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -48,6 +49,8 @@ class Supervisor:
         self._host = host
         self._options = options
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._starting: dict[int, int] = {}
+        """Node to the pipe in which it will say that it serves."""
         self._stopping = False
 
     def run(self) -> int:
@@ -71,9 +74,18 @@ class Supervisor:
 
     def start(self) -> bool:
         """Starts every node; True once all of them serve."""
-        for one in self._plans:
-            self._children[one.node_id] = self._start(one)
-        return self._wait_ready()
+        try:
+            for one in self._plans:
+                self._starting[one.node_id], said = os.pipe()
+                try:
+                    self._children[one.node_id] = self._start(one, said)
+                finally:
+                    os.close(said)
+            return self._wait_ready()
+        finally:
+            for pipe in self._starting.values():
+                os.close(pipe)
+            self._starting.clear()
 
     def kill(self, node_id: int) -> None:
         """Ends a node as a power cut would."""
@@ -86,7 +98,7 @@ class Supervisor:
         (one,) = [one for one in self._plans if one.node_id == node_id]
         self._children[node_id] = self._start(one)
 
-    def _start(self, one: NodePlan) -> "subprocess.Popen[bytes]":
+    def _start(self, one: NodePlan, ready_fd: int | None = None) -> "subprocess.Popen[bytes]":
         try:
             os.makedirs(one.data, exist_ok=True)
             log_file = open(os.path.join(one.data, "node.log"), "ab")  # noqa: SIM115 - below
@@ -98,26 +110,32 @@ class Supervisor:
         command = [sys.executable, "-m", "chronik", "up", "--host", self._host]
         command += ["--port", str(one.port), "--node-id", str(one.node_id), "--data", one.data]
         command += ["--peer-port", str(one.peer_port), "--peers", peers(self._plans, self._host)]
+        if ready_fd is not None:
+            command += ["--ready-fd", str(ready_fd)]
         with log_file:
             return subprocess.Popen(
                 [*command, *self._options],
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=log_file,
+                pass_fds=() if ready_fd is None else (ready_fd,),
                 start_new_session=True,  # Ctrl-C reaches the parent alone, which stops them
             )
 
     def _wait_ready(self) -> bool:
+        """Each node says it itself: what answers on its port may be somebody else's."""
         deadline = time.monotonic() + READY_TIMEOUT_S  # noqa: TID251 - no event loop here
-        waiting = list(self._plans)
+        waiting = {pipe: node for node, pipe in self._starting.items()}
         while waiting and not self._stopping:
-            if self._dead():
-                return False
-            waiting = [one for one in waiting if not _answers(self._host, one.port)]
+            for pipe in select.select(list(waiting), [], [], POLL_S)[0]:
+                node = waiting.pop(pipe)
+                if not os.read(pipe, 1):  # it ended, or is about to
+                    self._children[node].wait()
+                    self._dead()
+                    return False
             if time.monotonic() > deadline:  # noqa: TID251
                 click.echo("Error: the cluster did not start in time; see node.log", err=True)
                 return False
-            time.sleep(POLL_S)
         return True
 
     def _greet(self) -> None:
@@ -181,15 +199,3 @@ def _last_error(path: str) -> str:
     except OSError:
         return ""
     return next((line for line in reversed(lines) if line.startswith("Error: ")), "")
-
-
-def _answers(host: str, port: int) -> bool:
-    import socket
-
-    try:
-        with socket.create_connection((host, port), timeout=0.2) as probe:
-            # ApiVersions v0, correlation id 1, no client id: any node that serves answers it.
-            probe.sendall(bytes.fromhex("0000000a0012000000000001ffff"))
-            return len(probe.recv(4)) == 4
-    except OSError:
-        return False

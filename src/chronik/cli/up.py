@@ -4,6 +4,7 @@ What only a node needs is imported where it runs: the parent of a cluster starts
 """
 
 import gc
+import os
 import signal
 import sys
 
@@ -62,6 +63,7 @@ SWITCH_INTERVAL_S = 0.0005
     help="A broker config by Kafka's name, e.g. --set num.partitions=3. Repeatable.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Log what is usually kept quiet.")
+@click.option("--ready-fd", type=int, hidden=True, help="Written to once the node serves.")
 def command(
     host: str,
     port: int,
@@ -76,6 +78,7 @@ def command(
     trace: TraceMode,
     configs: tuple[str, ...],
     verbose: bool,
+    ready_fd: int | None,
 ) -> None:
     """Start a node, or a cluster of them, in the foreground; Ctrl-C stops it."""
     advertised_host, advertised_port = _advertised(host, advertise)
@@ -98,7 +101,7 @@ def command(
         peers=_peers(peers, node_id),
         configs=static,
     )
-    sys.exit(run_node(settings, verbose=verbose))
+    sys.exit(run_node(settings, verbose=verbose, ready_fd=ready_fd))
 
 
 def _advertised(host: str, advertise: str | None) -> tuple[str | None, int | None]:
@@ -180,7 +183,7 @@ def _configs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def run_node(settings: NodeSettings, *, verbose: bool) -> int:
+def run_node(settings: NodeSettings, *, verbose: bool, ready_fd: int | None = None) -> int:
     """Runs a node until a signal; returns the exit code."""
     import asyncio
     import logging
@@ -196,7 +199,7 @@ def run_node(settings: NodeSettings, *, verbose: bool) -> int:
     _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings))
+            runner.run(_serve(settings, ready_fd))
     except asyncio.CancelledError:
         return 0  # stopped before it served
     except Exception as error:  # noqa: BLE001 - the last line of defence
@@ -219,7 +222,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-async def _serve(settings: NodeSettings) -> None:
+async def _serve(settings: NodeSettings, ready_fd: int | None) -> None:
     import asyncio
 
     from chronik.node.node import running
@@ -235,6 +238,9 @@ async def _serve(settings: NodeSettings) -> None:
             loop.add_signal_handler(number, stop.set)
         gc.collect()
         gc.freeze()  # what is built by now lives as long as the node: no need to look at it again
+        if ready_fd is not None:
+            os.write(ready_fd, b"\n")
+            os.close(ready_fd)
         click.echo(f"Chronik node {settings.node_id} listens on {node.bootstrap}", err=True)
         click.echo(f"  data in {settings.data_dir}, durability={settings.durability}", err=True)
         if node.http_port is not None:
