@@ -24,7 +24,7 @@ class Log:
 
     def topic(self, partitions: int = 1, name: str = "", **configs: str) -> str:
         """A new topic."""
-        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+        from confluent_kafka.admin import NewTopic
 
         name = name or f"topic-{next(self._numbers)}"
         admin = AdminClient(QUIET | {"bootstrap.servers": self.bootstrap})

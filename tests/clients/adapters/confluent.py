@@ -111,7 +111,8 @@ class Confluent(Client):
         where = TopicPartition(topic, partition)
         found = self._consumer.get_watermark_offsets(where, SECONDS_MAX)
         assert found is not None
-        return found
+        low, high = found
+        return low, high
 
     @override
     def offset_at(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
