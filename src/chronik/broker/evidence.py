@@ -1,6 +1,7 @@
 """Trace events: what a partition did, who leads, who is in sync, what another node was asked.
 
-Those of a partition are called only where the tracer is on: they are on the path of every batch.
+Those of a partition are called only where the tracer is on. Those on the path of every batch put
+their columns in place themselves (`TraceEvent` has the order): half of what `emit` costs.
 """
 
 from typing import TYPE_CHECKING
@@ -27,34 +28,28 @@ def trace_append(
     header: "BatchHeader",
 ) -> None:
     """A batch has its place in the log."""
-    tracer.emit(
-        kind,
-        partition.topic,
-        partition.index,
-        appended.leader_epoch,
-        appended.base_offset,
-        appended.last_offset,
-        header.record_count,
-        appended.size,
-        partition.state.high_watermark,
-        partition.state.log_end,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-    )
+    state = partition.state
+    # fmt: off
+    tracer.add((
+        *tracer.now(), tracer.node, kind, partition.topic, partition.index, appended.leader_epoch,
+        appended.base_offset, appended.last_offset, header.record_count, appended.size,
+        state.high_watermark, state.log_end,
+        header.producer_id, header.producer_epoch, header.base_sequence,
+        None, None, None, None, None, None, None, None,
+    ))
+    # fmt: on
 
 
 def trace_durable(tracer: Tracer, partition: "Partition", duration_us: int, *, moved: bool) -> None:
     """The disk has what was written, and the watermark may have moved by it."""
-    tracer.emit(
-        _FSYNCED,
-        partition.topic,
-        partition.index,
-        partition.state.leader_epoch,
-        log_end=partition.state.durable_end,
-        duration_us=duration_us,
-        detail="fsync" if partition.sync else "os",
-    )
+    state = partition.state
+    # fmt: off
+    tracer.add((
+        *tracer.now(), tracer.node, _FSYNCED, partition.topic, partition.index, state.leader_epoch,
+        None, None, None, None, None, state.durable_end, None, None, None,
+        None, None, None, None, None, None, duration_us, "fsync" if partition.sync else "os",
+    ))
+    # fmt: on
     if moved:
         trace_watermark(tracer, partition)
 
@@ -85,14 +80,14 @@ def trace_cut(tracer: Tracer, partition: "Partition") -> None:
 
 def trace_watermark(tracer: Tracer, partition: "Partition") -> None:
     """The watermark moved."""
-    tracer.emit(
-        _WATERMARK,
-        partition.topic,
-        partition.index,
-        partition.state.leader_epoch,
-        high_watermark=partition.state.high_watermark,
-        log_end=partition.state.log_end,
-    )
+    state = partition.state
+    # fmt: off
+    tracer.add((
+        *tracer.now(), tracer.node, _WATERMARK, partition.topic, partition.index,
+        state.leader_epoch, None, None, None, None, state.high_watermark, state.log_end, None, None,
+        None, None, None, None, None, None, None, None, None,
+    ))
+    # fmt: on
 
 
 def trace_assignment(

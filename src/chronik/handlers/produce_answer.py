@@ -202,31 +202,28 @@ class Answer:
 
     def trace_received(self, wanted: ProducePartition, partition: Partition) -> None:
         """The batch came off the socket."""
-        self.broker.tracer.emit(
-            _RECEIVED,
-            partition.topic,
-            wanted.index,
-            bytes=len(wanted.records or b""),
-            acks=self.acks,
-            client_id=self.call.client_id,
-            connection_id=self.call.peer.port,
-            correlation_id=self.call.correlation_id,
-        )
+        tracer, call = self.broker.tracer, self.call
+        # fmt: off
+        tracer.add((  # the columns of `TraceEvent`, in its order
+            *tracer.now(), tracer.node, _RECEIVED, partition.topic, wanted.index,
+            None, None, None, None, len(wanted.records or b""), None, None, None, None, None,
+            self.acks, call.client_id, call.peer.port, call.correlation_id, None, None, None, None,
+        ))
+        # fmt: on
 
     def _trace_acked(self) -> None:
-        took_us = (self.broker.clock.monotonic_ns() - self.call.received_ns) // 1000
+        tracer, call, name_of = self.broker.tracer, self.call, self.broker.partitions.name_of
+        wall_ns, mono_ns = tracer.now()
+        took_us = (mono_ns - call.received_ns) // 1000
         for result in self._results:
-            self.broker.tracer.emit(
-                _REJECTED if result.code else _ACKED,
-                self.broker.partitions.name_of(result.wanted.topic, result.wanted.topic_id),
-                result.wanted.index,
-                base_offset=result.base_offset,
-                last_offset=result.last_offset,
-                acks=self.acks,
-                client_id=self.call.client_id,
-                connection_id=self.call.peer.port,
-                correlation_id=self.call.correlation_id,
-                error_code=result.code,
-                duration_us=took_us,
-                detail=result.message,
-            )
+            wanted = result.wanted
+            # fmt: off
+            tracer.add((
+                wall_ns, mono_ns, tracer.node, _REJECTED if result.code else _ACKED,
+                name_of(wanted.topic, wanted.topic_id), wanted.index,
+                None, result.base_offset, result.last_offset,
+                None, None, None, None, None, None, None,
+                self.acks, call.client_id, call.peer.port, call.correlation_id, None,
+                result.code, took_us, result.message,
+            ))
+            # fmt: on

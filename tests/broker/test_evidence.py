@@ -1,0 +1,58 @@
+"""Each value of a partition's trace events is in its own column, also where others look alike."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from chronik.broker.evidence import trace_append, trace_durable
+from chronik.trace.events import EventKind, TraceEvent
+from chronik.trace.tracer import Tracer
+
+STATE = SimpleNamespace(leader_epoch=4, high_watermark=70, log_end=90, durable_end=80)
+PARTITION: Any = SimpleNamespace(topic="t", index=3, state=STATE, sync=True)
+
+
+def tracer() -> Tracer:
+    return Tracer(1, lambda: 1_000, lambda: 10)
+
+
+def test_an_append() -> None:
+    appended: Any = SimpleNamespace(leader_epoch=5, base_offset=60, last_offset=64, size=123)
+    header: Any = SimpleNamespace(
+        record_count=6, producer_id=11, producer_epoch=12, base_sequence=13
+    )
+    seen = tracer()
+    trace_append(seen, EventKind.APPENDED, PARTITION, appended, header)
+    expected = TraceEvent(
+        time_ns=1_000,
+        mono_ns=10,
+        node=1,
+        kind=EventKind.APPENDED,
+        topic="t",
+        partition=3,
+        leader_epoch=5,
+        base_offset=60,
+        last_offset=64,
+        record_count=6,
+        bytes=123,
+        high_watermark=70,
+        log_end=90,
+        producer_id=11,
+        producer_epoch=12,
+        base_sequence=13,
+    )
+    assert seen.events() == [expected]
+
+
+def test_what_the_disk_has_and_the_watermark_that_moved_by_it() -> None:
+    seen = tracer()
+    trace_durable(seen, PARTITION, 77, moved=True)
+    fsynced = TraceEvent(1_000, 10, 1, EventKind.FSYNCED, "t", 3, 4)
+    watermark = fsynced._replace(kind=EventKind.WATERMARK, high_watermark=70, log_end=90)
+    fsynced = fsynced._replace(log_end=80, duration_us=77, detail="fsync")
+    assert seen.events() == [fsynced, watermark]
+
+
+def test_a_watermark_that_stayed_is_no_event() -> None:
+    seen = tracer()
+    trace_durable(seen, PARTITION, 77, moved=False)
+    assert [event.kind for event in seen.events()] == [EventKind.FSYNCED]
