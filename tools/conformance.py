@@ -234,6 +234,7 @@ Every test that is not in this table passes:
 {rows}
 `make conformance` fetches the suite into `.peers`, runs it, compares each outcome with
 `tests/conformance/expected.toml` (which test, how it ends, what it says) and writes this page.
+Then it runs this project's own client tests with the newest librdkafka (the lock file has 2.8).
 `.venv/bin/python tools/conformance.py --bootstrap HOST:PORT` shows what any other broker does:
 Apache Kafka 4.3.1 with the same settings, `advertised.listeners` and its authorizer passes
 {KAFKA_PASSES} and fails or skips the rest for the same reasons.
