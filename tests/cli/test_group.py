@@ -70,6 +70,7 @@ def test_lag_is_what_is_left_to_read(bootstrap: str, group: str) -> None:
     (found,) = answer(bootstrap, "describe", group)
     assert found["total_lag"] == 6
     assert found["partitions"][0] | {"committed": 4, "end": 10, "lag": 6} == found["partitions"][0]
+    assert found["type"] == "classic"
     assert "total lag 6" in run(bootstrap, "describe", group).stdout
 
 

@@ -92,11 +92,15 @@ def group_names(cluster: Cluster) -> list[str]:
 
 def list_groups(cluster: Cluster, **filters: Any) -> list[Any]:
     """The groups of every broker; one that does not answer fails the list."""
-    future = cluster.admin.list_consumer_groups(request_timeout=ANSWER_SECONDS_MAX, **filters)
-    found = future.result(timeout=ANSWER_SECONDS_MAX + 5)
+    found = _listed(cluster, **filters)
     if found.errors:
         raise found.errors[0]
     return sorted(found.valid, key=lambda one: str(one.group_id))
+
+
+def _listed(cluster: Cluster, **filters: Any) -> Any:
+    future = cluster.admin.list_consumer_groups(request_timeout=ANSWER_SECONDS_MAX, **filters)
+    return future.result(timeout=ANSWER_SECONDS_MAX + 5)
 
 
 def unknown_group(cluster: Cluster, name: str) -> click.ClickException:
@@ -117,10 +121,12 @@ def describe_groups(cluster: Cluster, names: Iterable[str]) -> list[GroupView]:
     answers = results(
         cluster.admin.describe_consumer_groups(wanted, request_timeout=ANSWER_SECONDS_MAX)
     )
-    return [_view(cluster, name, answers[name]) for name in wanted]
+    # The description has the type only in newer libraries; a broker that is away costs its groups'.
+    types = {one.group_id: text_of(one.type).lower() for one in _listed(cluster).valid}
+    return [_view(cluster, name, types.get(name, ""), answers[name]) for name in wanted]
 
 
-def _view(cluster: Cluster, name: str, found: Any) -> GroupView:
+def _view(cluster: Cluster, name: str, type_: str, found: Any) -> GroupView:
     from confluent_kafka import KafkaError, KafkaException
 
     if isinstance(found, KafkaError):
@@ -131,7 +137,7 @@ def _view(cluster: Cluster, name: str, found: Any) -> GroupView:
     return GroupView(
         group=name,
         state=text_of(found.state),
-        type=text_of(found.type).lower() if hasattr(found, "type") else "",  # since 2.10
+        type=type_,
         assignor=found.partition_assignor,
         coordinator=None if found.coordinator is None else found.coordinator.id,
         members=members,

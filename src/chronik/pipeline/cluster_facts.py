@@ -154,21 +154,22 @@ def _listed(
 
 def _groups(admin: AdminClient) -> list[Group]:
     listed = _future(admin.list_consumer_groups(request_timeout=ANSWER_SECONDS_MAX))
-    names = sorted(one.group_id for one in listed.valid)
+    types = {one.group_id: _text(one.type).lower() for one in listed.valid}
+    names = sorted(types)
     if not names:
         return []
     described = admin.describe_consumer_groups(names, request_timeout=ANSWER_SECONDS_MAX)
-    return [_group(admin, name, _future(described[name])) for name in names]
+    return [_group(admin, name, types[name], _future(described[name])) for name in names]
 
 
-def _group(admin: AdminClient, name: str, found: Any) -> Group:
+def _group(admin: AdminClient, name: str, type_: str, found: Any) -> Group:
     asked = [ConsumerGroupTopicPartitions(name)]
     answers = admin.list_consumer_group_offsets(asked, request_timeout=ANSWER_SECONDS_MAX)
     parts = _future(answers[name]).topic_partitions
     return Group(
         name,
         _text(found.state),
-        _text(found.type).lower(),
+        type_,
         found.partition_assignor,
         None if found.coordinator is None else found.coordinator.id,
         tuple(_member(one) for one in found.members),
