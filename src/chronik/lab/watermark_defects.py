@@ -15,13 +15,19 @@ COPY_S = 0.05
 
 
 def watermark_stored() -> None:
-    """A copy of the watermark is replicated to the metadata and stored when it comes back."""
+    """Copies of the watermark are replicated to the metadata and stored when they come back.
+
+    Each move stores the copy of the one before it first: one move alone is enough to see it.
+    """
     moved = Partition._watermark_moved
+    former: dict[int, int] = {}
 
     def copied(self: Partition) -> None:
         moved(self)
-        value = self.state.high_watermark
-        asyncio.get_running_loop().call_later(COPY_S, store, self, value)
+        value, later = self.state.high_watermark, asyncio.get_running_loop().call_later
+        later(COPY_S, store, self, former.get(id(self), 0))
+        later(2 * COPY_S, store, self, value)
+        former[id(self)] = value
 
     def store(self: Partition, value: int) -> None:
         if value == self.state.high_watermark:
