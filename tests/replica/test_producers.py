@@ -178,3 +178,25 @@ def test_any_batch_sizes_follow_each_other_from_anywhere(sizes: list[int], first
         assert original is not None
         assert original.base_offset == offset
         sequence, offset = (sequence + size) % 2**31, offset + size
+
+
+def test_what_went_to_the_leader_before_is_waited_for() -> None:
+    """A producer may ask the new leader while its last request to the former one is open."""
+    table = ProducerTable()
+    send(table, 0, 5)
+    _, ahead = batch(1, (9, 0, 8))
+    with pytest.raises(SequenceRefusedError) as refused:
+        table.check(ahead, inherited_end=5)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    send(table, 5, 3, offset=5)
+    assert table.check(ahead, inherited_end=5) is None
+
+
+def test_what_is_no_gap_in_an_inherited_log_is_not_waited_for() -> None:
+    table = ProducerTable()
+    for n in range(6):
+        send(table, n, offset=n)
+    _, old = batch(1, (9, 0, 0))
+    with pytest.raises(SequenceRefusedError) as refused:
+        table.check(old, inherited_end=6)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -15,7 +15,9 @@ from hypothesis.stateful import (
 )
 from tests.replica.batches import NOW_MS, batch
 
-from chronik.replica.producers import ProducerTable
+from chronik.model.errors import ErrorCode
+from chronik.model.limits import INHERITED_SEQUENCE_MS
+from chronik.replica.producers import ProducerTable, SequenceRefusedError
 from chronik.replica.state import Appended, ReplicaState
 from chronik.wire.records import patch, read_header
 
@@ -147,6 +149,42 @@ def test_fm50_epochs_only_grow() -> None:
         state.follow(4)
     with pytest.raises(AssertionError):
         state.lead(4, (2, 3), NODES, NOW_MS)
+
+
+def taken_over(sequences: tuple[int, ...]) -> ReplicaState:
+    """A leader since NOW_MS of a log into which producer 9 sent these, one record each."""
+    state = follower()
+    for offset, sequence in enumerate(sequences):
+        data, _ = batch(1, (9, 0, sequence))
+        patch(data, offset, 1)
+        state.take_over(data, read_header(data))
+    state.lead(2, (2, 3), NODES, NOW_MS)
+    return state
+
+
+def refusal(state: ReplicaState, sequence: int, now_ms: int = NOW_MS) -> ErrorCode:
+    with pytest.raises(SequenceRefusedError) as refused:
+        state.append(*batch(1, (9, 0, sequence)), now_ms)
+    return refused.value.code
+
+
+def test_a_new_leader_waits_for_what_went_to_the_former_one() -> None:
+    state = taken_over((0, 1))
+    assert refusal(state, 3) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    late_ms = NOW_MS + INHERITED_SEQUENCE_MS
+    assert refusal(state, 3, late_ms - 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refusal(state, 3, late_ms) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for sequence in (2, 3):
+        assert isinstance(state.append(*batch(1, (9, 0, sequence)), NOW_MS), Appended)
+    assert refusal(state, 5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_leader_that_goes_on_in_a_new_epoch_has_all_that_was_sent_to_it() -> None:
+    state = taken_over((0, 1))
+    state.append(*batch(1, (9, 0, 2)), NOW_MS)
+    state.inherits_until_ms = 0
+    state.lead(3, (2, 3), NODES, NOW_MS)
+    assert refusal(state, 4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_fm29_a_follower_gives_no_offsets_and_a_leader_takes_none() -> None:

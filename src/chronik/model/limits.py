@@ -29,6 +29,9 @@ POLLS_GIVE_WAY_US = 1_000
 longer than a sync takes on a fast disk. On a slow one they use the time."""
 WATERMARK_NEWS_MS = 3
 """A follower learns of a moved watermark at the latest after this time, if no data comes first."""
+INHERITED_SEQUENCE_MS = 70_000
+"""So long after an election a producer may still have to send what it sent to the former leader:
+a request that a stopped node does not answer is given up after a minute by librdkafka."""
 PRODUCERS_PER_PARTITION_MAX = 10_000
 """Producer ids remembered by one partition; the longest idle one is forgotten first."""
 SEQUENCE_WINDOW_BATCHES = 5

@@ -67,8 +67,11 @@ class ProducerTable:
         """What is known of one producer."""
         return self._entries.get(producer_id)
 
-    def check(self, header: BatchHeader) -> SequencedBatch | None:
-        """The original of a batch sent again; None for a new one in order; else an error."""
+    def check(self, header: BatchHeader, inherited_end: int = 0) -> SequencedBatch | None:
+        """The original of a batch sent again; None for a new one in order; else an error.
+
+        Below `inherited_end` is what a leader before took, who may have got more than this one has.
+        """
         entry = self._entries.get(header.producer_id)
         if entry is None:
             # A producer this partition has forgotten, or never met, starts anywhere (KIP-360).
@@ -80,11 +83,13 @@ class ProducerTable:
                 f"{header.producer_epoch}: a newer instance of this producer is at work",
             )
         if header.producer_epoch > entry.epoch:
-            _require(header.base_sequence == 0, header, entry)
+            _require(header.base_sequence == 0, header, entry, inherited_end)
             return None
         original = _find(entry, header)
         if original is None:
-            _require(_follows(entry.last_sequence, header.base_sequence), header, entry)
+            is_ahead = header.base_sequence > entry.last_sequence
+            follows = _follows(entry.last_sequence, header.base_sequence)
+            _require(follows, header, entry, inherited_end if is_ahead else 0)
         return original
 
     def advance(self, header: BatchHeader, base_offset: int, now_ms: int) -> ProducerEntry | None:
@@ -139,13 +144,20 @@ def _follows(last_sequence: int, base_sequence: int) -> bool:
     return base_sequence == last_sequence + 1
 
 
-def _require(in_order: bool, header: BatchHeader, entry: ProducerEntry) -> None:
+def _require(in_order: bool, header: BatchHeader, entry: ProducerEntry, inherited_end: int) -> None:
+    # Out of order may be true and still the wrong answer: librdkafka takes it for lost records,
+    # begins a new epoch, and sends what is in the log already once more (its issue 4953).
     if not in_order and entry.refused:
-        # Out of order would be true, but librdkafka takes it for lost records, begins a new epoch
-        # and sends what other partitions have already once more (confluentinc/librdkafka#4953).
         raise SequenceRefusedError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"the disk refused what producer {header.producer_id} sent before: send it again first",
+        )
+    if not in_order and entry.batches and entry.batches[-1].last_offset < inherited_end:
+        # It asks the new leader while its last request to the former one is still open.
+        raise SequenceRefusedError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"another node led when producer {header.producer_id} sent what comes before: "
+            "send that again first",
         )
     if not in_order:
         raise SequenceRefusedError(

@@ -16,6 +16,7 @@ without a pause. The one high watermark lives here and moves only up: there is n
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from chronik.model.limits import INHERITED_SEQUENCE_MS
 from chronik.replica.producers import ProducerEntry, ProducerTable
 from chronik.wire.records import BatchHeader, patch
 
@@ -77,6 +78,7 @@ class ReplicaState:
         "epoch_start",
         "followers",
         "high_watermark",
+        "inherits_until_ms",
         "is_leader",
         "leader_epoch",
         "log_end",
@@ -105,6 +107,8 @@ class ReplicaState:
         self.producers = producers if producers is not None else ProducerTable()
         self.is_leader = True
         self.epoch_start = log_end
+        self.inherits_until_ms = 0
+        """Until then producers may have sent more to the leader before than this one has."""
         self.followers: dict[int, Follower] = {}
         self.maximal_isr: set[int] = set()
         """The other replicas that the watermark waits for."""
@@ -117,6 +121,8 @@ class ReplicaState:
         """Leads from now on, or learns of a new ISR in the same epoch; True: watermark moved."""
         if not self.is_leader or leader_epoch != self.leader_epoch:
             assert leader_epoch >= self.leader_epoch, "leader epochs only grow"
+            if not self.is_leader:
+                self.inherits_until_ms = now_ms + INHERITED_SEQUENCE_MS
             self.is_leader = True
             self.leader_epoch = leader_epoch
             self.epoch_start = self.log_end
@@ -144,7 +150,8 @@ class ReplicaState:
         former: ProducerEntry | None = None
         base_offset = self.log_end
         if header.producer_id >= 0:
-            original = self.producers.check(header)
+            inherited_end = self.epoch_start if now_ms < self.inherits_until_ms else 0
+            original = self.producers.check(header, inherited_end)
             if original is not None:
                 return Duplicate(original.base_offset, original.last_offset, original.timestamp_ms)
             former = self.producers.advance(header, base_offset, now_ms)
