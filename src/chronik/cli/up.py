@@ -3,6 +3,7 @@
 What only a node needs is imported where it runs: the parent of a cluster starts its nodes sooner.
 """
 
+import contextlib
 import gc
 import os
 import signal
@@ -239,7 +240,8 @@ async def _serve(settings: NodeSettings, ready_fd: int | None) -> None:
         gc.collect()
         gc.freeze()  # what is built by now lives as long as the node: no need to look at it again
         if ready_fd is not None:
-            os.write(ready_fd, b"\n")
+            with contextlib.suppress(BrokenPipeError):  # who asked is gone
+                os.write(ready_fd, b"\n")
             os.close(ready_fd)
         click.echo(f"Chronik node {settings.node_id} listens on {node.bootstrap}", err=True)
         click.echo(f"  data in {settings.data_dir}, durability={settings.durability}", err=True)
