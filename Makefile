@@ -63,7 +63,7 @@ peers: setup  ## into .peers, as judges in the tests: S3 and Glue of moto; the J
 
 conformance: setup  ## kafka-python's own integration tests against a node, and ours with the newest librdkafka (fetches both)
 	$(BIN)/python tools/conformance.py
-	$(BIN)/uv pip install --quiet --upgrade --no-deps --target .peers/confluent confluent-kafka
+	$(BIN)/uv pip install --quiet --no-config --upgrade --no-deps --target .peers/confluent confluent-kafka
 	PYTHONPATH=.peers/confluent $(BIN)/pytest -n 2 tests/clients tests/cli
 
 soak: setup  ## the long runs, in pieces that need not be repeated (see tools/soak.py --help)

@@ -1,5 +1,6 @@
 """confluent-kafka (librdkafka) as an auditor's client: the fast one, and the one for topics."""
 
+import contextlib
 import logging
 import time
 from array import array
@@ -41,6 +42,9 @@ class Producer:
         self._acked: list[Any] = []
         self._delivered = self._callback(acks=settings.acks != "0")
         self._client: Any = confluent_kafka.Producer(producer_config(settings))
+        # A record that comes before the library knows its leader waits for a whole second there.
+        with contextlib.suppress(confluent_kafka.KafkaException):
+            self._client.list_topics(settings.topic, min(settings.timeout_s, REQUEST_TIMEOUT_S))
 
     def send(self, records: Sequence[Outgoing]) -> None:
         produce, delivered = self._client.produce, self._delivered

@@ -5,6 +5,7 @@ Spark's Kafka sink. Like that one it is at least once: a task that Spark repeats
 again, under a new producer id. Options `kafka.*` go to the producer.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import (
 from chronik.pipeline.offsets import BadOption
 
 FLUSH_SECONDS_MAX = 120.0
+LEADER_SECONDS_MAX = 10.0
 _POLL_ROWS = 1_000
 
 
@@ -78,7 +80,7 @@ class ChronikStreamWriter(DataSourceStreamArrowWriter):
 
 def send(options: SinkOptions, batches: Iterator[Any]) -> Sent:
     """Sends all rows and waits until each is acknowledged."""
-    from confluent_kafka import Producer  # noqa: PLC0415 - only the tasks need it
+    from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only the tasks need it
 
     problems: list[str] = []
 
@@ -87,6 +89,10 @@ def send(options: SinkOptions, batches: Iterator[Any]) -> Sent:
             problems.append(str(error))
 
     producer = Producer({**options.producer, "error_cb": lambda _: None, "log_level": 0})
+    if options.topic:
+        # A row that comes before the library knows its leader waits for a whole second there.
+        with contextlib.suppress(KafkaException):
+            producer.list_topics(options.topic, LEADER_SECONDS_MAX)
     count = 0
     for batch in batches:
         for row in batch.to_pylist():
