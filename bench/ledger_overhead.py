@@ -54,6 +54,7 @@ class Stopwatch:
 def plain(settings: ProducerSettings, messages: int) -> Cost:
     """Delivery callbacks that only count."""
     client: Any = confluent_kafka.Producer(producer_config(settings))
+    client.list_topics(TOPIC, timeout=10)  # as the other does
     payloads = PayloadWriter(1, 0, SIZE)
     done = {True: 0, False: 0}
 
