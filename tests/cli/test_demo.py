@@ -1,11 +1,13 @@
 """`chronik demo`: however it ends, nothing runs on; and it says what is missing."""
 
+import fcntl
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from chronik.cli import main
-from chronik.cli._demo_place import MARK, free_ports, own_folder
+from chronik.cli._demo_place import MARK, choosing_ports, free_ports, own_folder
 from chronik.cli.demo import suggestions
 
 SECONDS_MAX = 120.0
@@ -117,6 +119,13 @@ def test_ports_that_are_taken_are_left_alone() -> None:
         taken.bind(("127.0.0.1", first + 2))
         taken.listen()
         assert first + 2 not in range(free_ports(4, first), free_ports(4, first) + 4)
+
+
+def test_demos_choose_their_ports_in_turn() -> None:
+    with choosing_ports():
+        (turn,) = Path(tempfile.gettempdir()).glob(f"chronik-demo-ports-{os.getuid()}")
+        with turn.open("a") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_what_it_suggests_can_be_typed() -> None:

@@ -182,7 +182,6 @@ def test_a_new_leader_waits_for_what_went_to_the_former_one() -> None:
 def test_a_leader_that_goes_on_in_a_new_epoch_has_all_that_was_sent_to_it() -> None:
     state = taken_over((0, 1))
     state.append(*batch(1, (9, 0, 2)), NOW_MS)
-    state.inherits_until_ms = 0
     state.lead(3, (2, 3), NODES, NOW_MS)
     assert refusal(state, 4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 

@@ -5,7 +5,6 @@ What only a node needs is imported where it runs: the parent of a cluster starts
 
 import contextlib
 import gc
-import os
 import signal
 import sys
 
@@ -240,9 +239,7 @@ async def _serve(settings: NodeSettings, ready_fd: int | None) -> None:
         gc.collect()
         gc.freeze()  # what is built by now lives as long as the node: no need to look at it again
         if ready_fd is not None:
-            with contextlib.suppress(BrokenPipeError):  # who asked is gone
-                os.write(ready_fd, b"\n")
-            os.close(ready_fd)
+            _say_ready(ready_fd)
         click.echo(f"Chronik node {settings.node_id} listens on {node.bootstrap}", err=True)
         click.echo(f"  data in {settings.data_dir}, durability={settings.durability}", err=True)
         if node.http_port is not None:
@@ -255,6 +252,12 @@ async def _serve(settings: NodeSettings, ready_fd: int | None) -> None:
         )
         await stop.wait()
         click.echo("Stopping ...", err=True)
+
+
+def _say_ready(pipe: int) -> None:
+    """Whoever asked for it may be gone by now."""
+    with contextlib.suppress(OSError), open(pipe, "wb", buffering=0) as ready:
+        ready.write(b"\n")
 
 
 def _complain(error: BaseException, settings: NodeSettings) -> None:

@@ -78,6 +78,7 @@ class ReplicaState:
         "epoch_start",
         "followers",
         "high_watermark",
+        "inherited_end",
         "inherits_until_ms",
         "is_leader",
         "leader_epoch",
@@ -107,8 +108,9 @@ class ReplicaState:
         self.producers = producers if producers is not None else ProducerTable()
         self.is_leader = True
         self.epoch_start = log_end
+        self.inherited_end = 0
         self.inherits_until_ms = 0
-        """Until then producers may have sent more to the leader before than this one has."""
+        """Until then producers may have sent more to the leader before than what is below that."""
         self.followers: dict[int, Follower] = {}
         self.maximal_isr: set[int] = set()
         """The other replicas that the watermark waits for."""
@@ -122,6 +124,7 @@ class ReplicaState:
         if not self.is_leader or leader_epoch != self.leader_epoch:
             assert leader_epoch >= self.leader_epoch, "leader epochs only grow"
             if not self.is_leader:
+                self.inherited_end = self.log_end
                 self.inherits_until_ms = now_ms + INHERITED_SEQUENCE_MS
             self.is_leader = True
             self.leader_epoch = leader_epoch
@@ -150,7 +153,7 @@ class ReplicaState:
         former: ProducerEntry | None = None
         base_offset = self.log_end
         if header.producer_id >= 0:
-            inherited_end = self.epoch_start if now_ms < self.inherits_until_ms else 0
+            inherited_end = self.inherited_end if now_ms < self.inherits_until_ms else 0
             original = self.producers.check(header, inherited_end)
             if original is not None:
                 return Duplicate(original.base_offset, original.last_offset, original.timestamp_ms)
