@@ -1,6 +1,6 @@
 """What the ledger costs: a producer with plain delivery callbacks against the same with a ledger.
 
-    python bench/ledger_overhead.py [--rounds 6] [--messages 200000] [--bootstrap HOST:PORT]
+    python bench/ledger_overhead.py [--rounds 30] [--messages 100000] [--bootstrap HOST:PORT]
 
 Both make the same records and send them with the same client settings; the one counts its delivery
 callbacks, the other writes every begin and every outcome down. Runs alternate, and the least time
@@ -53,14 +53,16 @@ class Stopwatch:
 
 def plain(settings: ProducerSettings, messages: int) -> Cost:
     """Delivery callbacks that only count."""
-    client: Any = confluent_kafka.Producer(producer_config(settings))
-    client.list_topics(TOPIC, timeout=10)  # as the other does
-    payloads = PayloadWriter(1, 0, SIZE)
     done = {True: 0, False: 0}
 
     def delivered(error: Any, _: Any) -> None:
         done[error is None] += 1
 
+    client: Any = confluent_kafka.Producer(
+        producer_config(settings) | {"on_delivery": delivered}  # as the other does
+    )
+    client.list_topics(TOPIC, timeout=10)
+    payloads = PayloadWriter(1, 0, SIZE)
     watch = Stopwatch()
     produce = client.produce
     for first in range(0, messages, CHUNK):
@@ -69,7 +71,7 @@ def plain(settings: ProducerSettings, messages: int) -> Cost:
         for _, partition, key, value in records:
             while True:
                 try:
-                    produce(TOPIC, value, key, partition, on_delivery=delivered)
+                    produce(TOPIC, value, key, partition)
                     break
                 except BufferError:
                     client.poll(0.05)
@@ -119,8 +121,8 @@ def show(name: str, plain_s: float, ledger_s: float, messages: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--bootstrap", default="")
     asked = parser.parse_args()
     with bootstrap_of(asked.bootstrap) as address, tempfile.TemporaryDirectory() as folder:

@@ -40,19 +40,19 @@ class Producer:
     def __init__(self, settings: ProducerSettings, log: SendLog) -> None:
         self._log, self._topic = log, settings.topic
         self._acked: list[Any] = []
-        self._delivered = self._callback(acks=settings.acks != "0")
-        self._client: Any = confluent_kafka.Producer(producer_config(settings))
+        reports = {"on_delivery": self._callback(acks=settings.acks != "0")}
+        self._client: Any = confluent_kafka.Producer(producer_config(settings) | reports)
         # A record that comes before the library knows its leader waits for a whole second there.
         with contextlib.suppress(confluent_kafka.KafkaException):
             self._client.list_topics(settings.topic, min(settings.timeout_s, REQUEST_TIMEOUT_S))
 
     def send(self, records: Sequence[Outgoing]) -> None:
-        produce, delivered = self._client.produce, self._delivered
+        produce, topic = self._client.produce, self._topic
         for sequence, partition, key, value in records:
             while True:
                 try:
                     place = -1 if partition is None else partition
-                    produce(self._topic, value, key, place, on_delivery=delivered)
+                    produce(topic, value, key, place)
                     break
                 except BufferError:
                     self._client.poll(0.05)
@@ -82,12 +82,12 @@ class Producer:
         keep, failed = self._acked.append, self._failed
 
         def delivered(error: Any, message: Any) -> None:
-            if acks and error is None:
+            if error is None:
                 keep(message)
             else:
                 failed(error, message)
 
-        return delivered
+        return delivered if acks else failed
 
     def _failed(self, error: Any, message: Any) -> None:
         """No offset is known: an error, or nobody was asked for an ack."""
@@ -99,7 +99,8 @@ class Producer:
         messages = self._acked
         if messages:
             sequences = sequences_of([*map(_VALUE, messages)])
-            self._log.acked(sequences, array("q", map(_PARTITION, messages)), _offsets(messages))
+            partitions = [*map(_PARTITION, messages)]
+            self._log.acked(sequences, partitions, _offsets(messages))
             messages.clear()
 
 
@@ -336,10 +337,10 @@ def producer_config(settings: ProducerSettings) -> dict[str, Any]:
 
 
 def _offsets(messages: list[Any]) -> "array[int]":
+    found = [*map(_OFFSET, messages)]
     try:
-        return array("q", map(_OFFSET, messages))
+        return array("q", found)
     except TypeError:  # None where the broker answered success without one
-        found = [message.offset() for message in messages]
         return array("q", [-1 if offset is None else offset for offset in found])
 
 

@@ -71,7 +71,8 @@ class LedgerWriter:
     def _open(self, path: Path) -> None:
         path.touch(exist_ok=False)
         self._file = pa.output_stream(str(path), buffer_size=FILE_BUFFER_BYTES)
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        # One thread: handing small columns to others takes longer than compressing them.
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         self._stream = pa.ipc.new_stream(self._file, STORED, options=options)
 
     def rotate(self, path: Path) -> None:
@@ -199,9 +200,20 @@ def export_parquet(paths: Iterable[Path], target: Path) -> int:
     return count
 
 
-def view(values: "array[int]") -> Any:
-    """An Arrow array over the same memory."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+_ARROW_TYPES = {"q": pa.int64(), "i": pa.int32(), "I": pa.uint32()}
+
+
+def joined(pieces: "list[array[int]]") -> Any:
+    """An Arrow array of what the pieces hold, in order; they become one piece that it shares."""
+    if len(pieces) > 1:
+        pieces[:] = [array(pieces[0].typecode, b"".join(pieces))]
+    (values,) = pieces
+    kind = _ARROW_TYPES[values.typecode]
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def repeated(value: int, times: int) -> "array[int]":
+    return array("q", (value,)) * times
 
 
 def _stored(name: str, values: Any, rows: int) -> Any:
@@ -209,10 +221,12 @@ def _stored(name: str, values: Any, rows: int) -> Any:
     if isinstance(values, int | str) and (name in TEXTS or name in RUNS):
         return _one_run(values, rows)
     if isinstance(values, int):
-        values = view(array("q", (values,)) * rows)
+        values = joined([repeated(values, rows)])
     if name in TEXTS or name in RUNS:
         return pc.run_end_encode(pa.array(values, SCHEMA.field(name).type))
     column = values if isinstance(values, pa.Array) else pa.array(values, pa.int64())
+    if name in ("partition", "checksum") and column.type == STORED.field(name).type:
+        return column
     if name in DELTAS:
         return _differences(column)
     return _narrow(name, column)

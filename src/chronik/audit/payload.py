@@ -15,7 +15,6 @@ import struct
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
 from typing import NamedTuple, Protocol
 
 from chronik.model.crc import crc32c
@@ -26,6 +25,7 @@ CHECKSUM = struct.Struct(">I")
 HEADER_SIZE = HEAD.size + CHECKSUM.size
 JOINED_SIZE_MAX = 1_024
 """Larger values are not copied to read eight bytes of each."""
+UNPACKED_AT_ONCE = 64
 _FILLER = bytes(range(256))
 
 
@@ -98,17 +98,27 @@ def sequences_of(values: Sequence[bytes]) -> "array[int]":
         return array("q", [int(value[13:29]) for value in values])
     size = len(values[0])
     if size <= JOINED_SIZE_MAX:
-        # One loop in C over all of them: a third of the time of a slice for each.
-        return array("q", chain.from_iterable(_sequence_of(size).iter_unpack(b"".join(values))))
+        return _unpacked(values, size)
     found = array("q", b"".join([value[HEAD.size - 8 : HEAD.size] for value in values]))
     found.byteswap()
     return found
 
 
+def _unpacked(values: Sequence[bytes], size: int) -> "array[int]":
+    """Many at once in C, zeros behind the last: a step of Python for each takes twice as long."""
+    sequences = _sequences(size)
+    found: list[int] = []
+    for few in sequences.iter_unpack(
+        b"".join([*values, bytes(-len(values) * size % sequences.size)])
+    ):
+        found += few
+    return array("q", found[: len(values)])
+
+
 @lru_cache
-def _sequence_of(size: int) -> struct.Struct:
-    """Reads the sequence and nothing else of a value of that size."""
-    return struct.Struct(f">{HEAD.size - 8}xQ{size - HEAD.size}x")
+def _sequences(size: int) -> struct.Struct:
+    """Reads the sequences and nothing else of values of that size."""
+    return struct.Struct(">" + f"{HEAD.size - 8}xQ{size - HEAD.size}x" * UNPACKED_AT_ONCE)
 
 
 def _read_json(value: bytes, key: bytes | None) -> Payload | None:

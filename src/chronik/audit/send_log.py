@@ -7,7 +7,14 @@ from typing import Any
 
 import pyarrow.compute
 
-from chronik.audit.ledger import BATCH_ROWS_MAX, FLUSH_NS_MAX, Columns, LedgerWriter, view
+from chronik.audit.ledger import (
+    BATCH_ROWS_MAX,
+    FLUSH_NS_MAX,
+    Columns,
+    LedgerWriter,
+    joined,
+    repeated,
+)
 from chronik.audit.rows import NONE, Kind, Outcome, Row
 
 pc: Any = pyarrow.compute
@@ -17,49 +24,50 @@ INTENT_RANGE = 16_384
 class _Block:
     """What was known at the beginning of the sends of one intent range."""
 
-    __slots__ = ("begins", "checksums", "first", "keys", "outstanding", "transactions")
+    __slots__ = ("_begins", "_checksums", "_keys", "_transactions", "begun", "first", "outstanding")
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self.begins, self.checksums, self.keys = array("q"), array("q"), array("q")
-        self.transactions = array("q")
-        self.outstanding = 0
+        self.begun = self.outstanding = 0
+        # Each column in pieces: an array that grew with every send would be moved as often.
+        self._begins: list[array[int]] = []
+        self._checksums: list[array[int]] = []
+        self._keys: list[array[int]] = []
+        self._transactions: list[array[int]] = []
 
     def add(
         self, begin_ns: int, checksums: Sequence[int], keys: Sequence[int], transaction: int
     ) -> None:
         count = len(checksums)
-        self.begins += array("q", (begin_ns,)) * count
-        self.checksums += array("q", checksums)
+        self._begins.append(repeated(begin_ns, count))
+        self._checksums.append(array("I", checksums))
+        # Sends have keys all or none, and so it is with transactions.
         if keys:
-            self.keys += array("q", keys)
+            self._keys.append(array("q", keys))
         if transaction != NONE:
-            self.transactions += array("q", (transaction,)) * count
+            self._transactions.append(repeated(transaction, count))
+        self.begun += count
         self.outstanding += count
 
     def take(self, sequences: Any) -> Columns:
         """The columns of some of its sends, which have ended now."""
         self.outstanding -= len(sequences)
         index = pc.subtract(sequences, self.first)
-        columns = {
-            "begin_ns": self.begins,
-            "checksum": self.checksums,
-            "key": self.keys,
-            "transaction": self.transactions,
-        }
-        # Sends have keys all or none, and so it is with transactions.
-        known = {name: values for name, values in columns.items() if values}
-        return {name: view(values).take(index) for name, values in known.items()}
+        return {name: column.take(index) for name, column in self._columns().items()}
 
     def take_one(self, sequence: int) -> dict[str, Any]:
         self.outstanding -= 1
         at = sequence - self.first
-        return {
-            "begin_ns": self.begins[at],
-            "checksum": self.checksums[at],
-            "key": self.keys[at] if self.keys else NONE,
-            "transaction": self.transactions[at] if self.transactions else NONE,
+        return {name: column[at].as_py() for name, column in self._columns().items()}
+
+    def _columns(self) -> Columns:
+        columns = {
+            "begin_ns": self._begins,
+            "checksum": self._checksums,
+            "key": self._keys,
+            "transaction": self._transactions,
         }
+        return {name: joined(pieces) for name, pieces in columns.items() if pieces}
 
 
 class SendLog:
@@ -85,8 +93,8 @@ class SendLog:
     ) -> None:
         """Sends `first`, `first + 1`, ... begin now: at most up to the next `INTENT_RANGE`."""
         block = self._blocks.get(first // INTENT_RANGE) or self._intend(first)
-        assert first == block.first + len(block.begins), "sequences ascend without holes"
-        assert len(block.begins) + len(checksums) <= INTENT_RANGE, "a range ends at its boundary"
+        assert first == block.first + block.begun, "sequences ascend without holes"
+        assert block.begun + len(checksums) <= INTENT_RANGE, "a range ends at its boundary"
         block.add(self._ledger.now_ns(), checksums, keys, transaction)
         self._next = first + len(checksums)
 
@@ -95,11 +103,12 @@ class SendLog:
     ) -> None:
         """Acknowledgements that were seen just now (a later time than the true one is safe)."""
         end_ns = self._ledger.now_ns()
-        self._sequences.extend(sequences)
-        self._partitions.extend(partitions)
-        self._offsets.extend(offsets)
-        self._ends += array("q", (end_ns,)) * len(sequences)
-        if len(self._ends) >= BATCH_ROWS_MAX or end_ns - self._flushed_ns > FLUSH_NS_MAX:
+        self._sequences.append(array("q", sequences))
+        self._partitions.append(array("i", partitions))
+        self._offsets.append(array("q", offsets))
+        self._ends.append(repeated(end_ns, len(sequences)))
+        self._count += len(sequences)
+        if self._count >= BATCH_ROWS_MAX or end_ns - self._flushed_ns > FLUSH_NS_MAX:
             self.flush()
 
     def ended(self, sequence: int, outcome: Outcome, detail: str, partition: int = NONE) -> None:
@@ -120,23 +129,26 @@ class SendLog:
 
     def flush(self) -> None:
         self._flushed_ns = self._ledger.now_ns()
-        sequences = view(self._sequences)
-        shared = {"kind": Kind.SEND, "topic": self._topic, "outcome": Outcome.OK}
-        ended = {
-            "sequence": sequences,
-            "partition": view(self._partitions),
-            "offset": view(self._offsets),
-            "end_ns": view(self._ends),
-        }
-        numbers = pc.divide(sequences, INTENT_RANGE)
-        for number in pc.unique(numbers).to_pylist():
-            chosen = pc.equal(numbers, number)
-            columns = {name: column.filter(chosen) for name, column in ended.items()}
-            begun = self._blocks[number].take(columns["sequence"])
-            self._forget(number)
-            self._ledger.write(len(columns["sequence"]), shared | columns | begun)
-        self._new_columns()
+        if self._count:
+            ended = {
+                "sequence": joined(self._sequences),
+                "partition": joined(self._partitions),
+                "offset": joined(self._offsets),
+                "end_ns": joined(self._ends),
+            }
+            self._new_columns()
+            numbers = pc.divide(ended["sequence"], INTENT_RANGE)
+            for number in pc.unique(numbers).to_pylist():
+                chosen = pc.equal(numbers, number)
+                self._write(number, {name: col.filter(chosen) for name, col in ended.items()})
         self._ledger.flush()
+
+    def _write(self, number: int, ended: Columns) -> None:
+        """The acknowledged sends of one range, with what was known at their beginning."""
+        shared = {"kind": Kind.SEND, "topic": self._topic, "outcome": Outcome.OK}
+        begun = self._blocks[number].take(ended["sequence"])
+        self._forget(number)
+        self._ledger.write(len(ended["sequence"]), shared | ended | begun)
 
     def close(self) -> None:
         """Says that no later send was begun; without it the rest of the last range is info."""
@@ -170,17 +182,19 @@ class SendLog:
     def _write_intent(self, first: int) -> None:
         count = min(INTENT_RANGE - first % INTENT_RANGE, self._limit - first)
         begin_ns = self._ledger.now_ns()
-        self._ledger.append(
-            Row(Kind.INTENT, begin_ns=begin_ns, topic=self._topic, sequence=first, records=count)
-        )
         self._ledger.flush()
+        intent = {"kind": Kind.INTENT, "topic": self._topic, "sequence": first, "records": count}
+        self._ledger.write(1, intent | {"begin_ns": begin_ns})
 
     def _forget(self, number: int) -> None:
         block = self._blocks[number]
-        complete = block.first % INTENT_RANGE + len(block.begins) == INTENT_RANGE
+        complete = block.first % INTENT_RANGE + block.begun == INTENT_RANGE
         if complete and not block.outstanding:
             del self._blocks[number]
 
     def _new_columns(self) -> None:
-        self._sequences, self._partitions = array("q"), array("q")
-        self._offsets, self._ends = array("q"), array("q")
+        self._sequences: list[array[int]] = []
+        self._partitions: list[array[int]] = []
+        self._offsets: list[array[int]] = []
+        self._ends: list[array[int]] = []
+        self._count = 0
