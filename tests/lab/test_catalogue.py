@@ -1,5 +1,7 @@
 """The list of defects agrees with what installs them and with what the auditor can say."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,12 @@ from chronik.lab.seams import DEFECTS
 def test_every_defect_can_be_installed_and_every_installer_is_listed() -> None:
     assert {one.name for one in CATALOGUE} == set(DEFECTS)
     assert len(CATALOGUE) == 15
+
+
+def test_every_defect_is_called_as_what_it_replaces() -> None:
+    """In a process of its own: a part stays replaced."""
+    install = "from chronik.lab.seams import DEFECTS\nfor install in DEFECTS.values(): install()"
+    subprocess.run([sys.executable, "-c", install], check=True, timeout=30)
 
 
 @pytest.mark.parametrize("name", [one.name for one in CATALOGUE])
@@ -48,6 +56,17 @@ def test_a_part_that_does_not_exist_cannot_be_replaced() -> None:
     assert Owner.part == 2
     with pytest.raises(AttributeError):
         replace(Owner, "renamed", 2)
+
+
+def test_a_part_that_is_called_with_more_cannot_be_replaced_by_one_that_takes_less() -> None:
+    class Owner:
+        def part(self, one: int, two: int = 0) -> int:
+            return one + two
+
+    with pytest.raises(TypeError, match=r"called with .*two: int = 0"):
+        replace(Owner, "part", lambda self, one: one)
+    replace(Owner, "part", lambda self, one, two=0: one)
+    assert Owner().part(3, 4) == 3
 
 
 def test_a_power_cut_takes_what_was_not_synced(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from chronik.lab.catalogue import BY_NAME, CATALOGUE
 from chronik.lab.cluster import HOST, LabCluster, free_ports
 from chronik.lab.run import Outcome, run_defect
 
-SHORT = ("offset-race", "error-as-success", "lost-fsync", "bit-flip")
+SHORT = ("offset-race", "duplicate-on-retry", "error-as-success", "lost-fsync", "bit-flip")
 """One node each, a few seconds; the others are for `--soak`."""
 LONG = tuple(one.name for one in CATALOGUE if one.name not in SHORT)
 

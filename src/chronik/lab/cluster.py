@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 
 HOST = "127.0.0.1"
+SAME_HOST = (HOST, "127.0.1", "127.1")
+"""One address in three spellings: librdkafka below 2.10 takes brokers of one name for one."""
 READY_S_MAX = 30.0
 STOP_S_MAX = 10.0
 POLL_S = 0.02
@@ -128,7 +130,7 @@ class LabCluster:
             given += ["--peer-port", str(first_peer + node - 1), "--peers", peers]
             given += ["--set", "min.insync.replicas=2"]
         if self.one_address:
-            given += ["--advertise-port", str(self._port)]
+            given += ["--advertise", f"{SAME_HOST[node - 1]}:{self._port}"]
         if self.defect:
             given += ["--defect", self.defect]
         return given + [word for fault in self.faults for word in ("--fault", fault)]

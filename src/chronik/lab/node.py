@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node-id", type=int, default=1)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--advertise-port", type=int)
+    parser.add_argument("--advertise", default="", metavar="HOST:PORT")
     parser.add_argument("--peer-port", type=int, default=0)
     parser.add_argument("--peers", default="", help="ID@PORT,...")
     parser.add_argument("--data", required=True)
@@ -46,14 +46,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _settings(given: argparse.Namespace) -> NodeSettings:
     peers = [one.split("@") for one in given.peers.split(",") if one]
+    host, _, port = given.advertise.partition(":")
     return NodeSettings(
         data_dir=given.data,
         node_id=given.node_id,
         host=given.host,
         port=given.port,
-        advertised_port=given.advertise_port,
+        advertised_host=host or None,
+        advertised_port=int(port) if port else None,
         peer_port=given.peer_port,
-        peers=tuple((int(node), given.host, int(port)) for node, port in peers),
+        peers=tuple((int(node), given.host, int(at)) for node, at in peers),
         durability="fsync",
         trace="files",
         configs=tuple((key, value) for key, _, value in (one.partition("=") for one in given.set)),
