@@ -1,7 +1,10 @@
 """A partition on a simulated disk whose threads do nothing until they are told to."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,6 +15,7 @@ from chronik.broker.commit import GroupCommit
 from chronik.broker.disk import Disk
 from chronik.broker.metrics import Metrics
 from chronik.broker.partition import Partition
+from chronik.broker.syncing import Syncing
 from chronik.cluster.image import Topic
 from chronik.model.errors import ErrorCode
 from chronik.model.topic_configs import TopicConfig
@@ -23,6 +27,8 @@ from chronik.trace.tracer import OFF
 from chronik.wire.records import Buffer, read_header, scan
 
 Result = TypeVar("Result")
+SYNCED_BY_KERNEL = ContextVar("SYNCED_BY_KERNEL", default=False)
+_NEVER_READY = os.eventfd(0)
 
 
 class StepDisk(Disk):
@@ -52,6 +58,40 @@ class StepDisk(Disk):
 
     def step(self, number: int = 0) -> None:
         self.jobs.pop(number)()
+
+
+class StepKernel:
+    """Syncs that the kernel does: they wait among the jobs of the disk until one is stepped."""
+
+    def __init__(self, fs: SimDisk, jobs: list[Callable[[], None]]) -> None:
+        self._fs, self._jobs = fs, jobs
+        self._done: list[tuple[int, int]] = []
+        self.ready = _NEVER_READY
+        self.takes = True
+        self.look: Callable[[], None] = lambda: None
+
+    def submit(self, files: Sequence[tuple[int, int]]) -> int:
+        if not self.takes:
+            return 0
+        for token, file in files:
+            self._jobs.append(partial(self._sync, token, file))
+        return len(files)
+
+    def _sync(self, token: int, file: int) -> None:
+        number = 0
+        try:
+            self._fs.fdatasync(file)
+        except OSError as error:
+            number = error.errno or errno.EIO
+        self._done.append((token, number))
+        self.look()
+
+    def finished(self) -> list[tuple[int, int]]:
+        done, self._done = self._done, []
+        return done
+
+    def close(self) -> None:
+        pass
 
 
 class HandClock:
@@ -99,7 +139,11 @@ class World:
         self.fs.mkdir("/topics")
         self.fs.fsync_dir("/")
         self.disk = StepDisk(self.loop, workers)
-        self.commit = GroupCommit(self.loop, self.disk, self.clock)
+        self.kernel = StepKernel(self.fs, self.disk.jobs)
+        syncing = Syncing(self.loop, self.kernel, self.clock)
+        self.kernel.look = syncing.look
+        used = syncing if SYNCED_BY_KERNEL.get() else None
+        self.commit = GroupCommit(self.loop, self.disk, self.clock, used)
         self.storage = Storage(self.fs)
         self.metrics = Metrics(1)
         self.partitions = [self.new_partition(n, sync=sync) for n in range(partitions)]

@@ -3,12 +3,13 @@
 import asyncio
 import errno
 import logging
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.broker.kit import World, contents, run, turn
+from tests.broker.kit import SYNCED_BY_KERNEL, World, contents, run, turn
 
 from chronik.model import limits
 from chronik.model.errors import ErrorCode
@@ -16,6 +17,14 @@ from chronik.storage.operations import Checkpoint
 
 OK = ErrorCode.NONE
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.fixture(params=[False, True], ids=["threads", "kernel"], autouse=True)
+def by_kernel(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whoever syncs, what is promised is the same."""
+    token = SYNCED_BY_KERNEL.set(request.param)
+    yield request.param
+    SYNCED_BY_KERNEL.reset(token)
 
 
 def test_fm20_produces_in_flight_never_share_an_offset() -> None:
@@ -75,7 +84,7 @@ def test_an_unsynced_write_waits_for_no_thread_unless_others_write_a_lot() -> No
         world.produce(world.partitions[0], 1)
         await turn()
         assert world.answers[-1] == (1, OK)
-        world.commit.others_writing += 1
+        world.commit.copies.others_writing += 1
         world.produce(world.partitions[0], 2)
         await turn()
         assert world.answers[-1] == (1, OK)
@@ -120,13 +129,13 @@ def test_threads_write_for_longer_after_each_slow_write_that_soon_follows() -> N
             world.produce(world.partitions[0], number)  # slow, and done by the loop
             await turn()
             assert world.answers[-1] == (number, OK)
-            pauses_ms.append(world.commit.pause_ms)
-            world.clock.advance(world.commit.pause_ms)
+            pauses_ms.append(world.commit.copies.pause_ms)
+            world.clock.advance(world.commit.copies.pause_ms)
         assert pauses_ms == [20, 40, 80, 160, 320, 640, 1000, 1000]
         world.clock.advance(limits.WRITE_ON_LOOP_PAUSE_MS_MAX)
         world.produce(world.partitions[0], number + 1)
         await turn()
-        assert world.commit.pause_ms == limits.WRITE_ON_LOOP_PAUSE_MS
+        assert world.commit.copies.pause_ms == limits.WRITE_ON_LOOP_PAUSE_MS
 
     run(scenario)
 

@@ -1,12 +1,13 @@
 """Followers fetch what the leader's disk has not synced yet: what they see is never taken back."""
 
 import errno
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.broker.kit import World, contents, run, turn
+from tests.broker.kit import SYNCED_BY_KERNEL, World, contents, run, turn
 
 from chronik.broker.asking import asked_of
 from chronik.broker.partition import Partition
@@ -18,6 +19,14 @@ from chronik.wire.records import scan
 OK = ErrorCode.NONE
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 ISR = (1, 2)
+
+
+@pytest.fixture(params=[False, True], ids=["threads", "kernel"], autouse=True)
+def by_kernel(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whoever syncs, what is promised is the same."""
+    token = SYNCED_BY_KERNEL.set(request.param)
+    yield request.param
+    SYNCED_BY_KERNEL.reset(token)
 
 
 @pytest.fixture(autouse=True)

@@ -199,11 +199,11 @@ class Cleaner:
             self._throttle,
             self._map_bytes_max,
         )
-        self._broker.commit.others_writing += 1
+        self._broker.commit.copies.others_writing += 1
         try:
             whole = await self._rewrite(partition, compaction)
         finally:
-            self._broker.commit.others_writing -= 1
+            self._broker.commit.copies.others_writing -= 1
             if self._thread is not None:
                 # Not here: to free a large map holds the interpreter; the thread does it in slices.
                 self._thread.start(compaction.close, lambda _: None)

@@ -1,13 +1,14 @@
 """Group commit: what arrived on all partitions goes to the disk together, then the acks go out.
 
-A cycle starts when the event loop has handled everything that came in, takes every partition that
-has something to write, and spreads them over the idle disk threads: several files are synced at
-once, and while they are, the next cycle's batches gather. So cycles grow with the load.
+A cycle starts when the event loop has handled everything that came in and takes every partition
+that has something to write. Several files are synced at once, and while they are, the next cycle's
+batches gather. So cycles grow with the load.
 
-Where nothing is synced (`durability=os`) a write is a copy into the page cache, shorter than two
-turns of a thread: the loop does it itself, unless it is large, begins a file, or the last one was
-slow (the kernel makes writers wait when too much is dirty). By the same rule it copies what has
-followers: they fetch, write and sync it while a disk thread syncs it here (Raft thesis, 10.2.1).
+A write is a copy into the page cache, shorter than two turns of a thread: the loop does it itself,
+unless it is large, begins a file, or the last one was slow (`copies.py`). Then the kernel syncs it,
+where it does so without a thread of ours (`syncing.py`); `durability=os` leaves that out. All else
+is spread over the disk threads. What has followers is shown to them after the copy: they fetch,
+write and sync it while it is synced here (Raft thesis, 10.2.1).
 """
 
 import asyncio
@@ -16,11 +17,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
 
 from chronik.broker.clock import Clock
+from chronik.broker.copies import Copies
 from chronik.broker.disk import Disk
 from chronik.broker.partition import Partition
+from chronik.broker.syncing import Outcome, Syncing
 from chronik.model import limits
 from chronik.model.errors import ErrorCode
 from chronik.storage.compaction_swap import Swap
@@ -45,31 +47,29 @@ _HELP = {
 Maintenance = Checkpoint | Deletion | Reset | StartAdvance | Swap | Truncation
 
 
-class _Outcome(NamedTuple):
-    partition: Partition
-    write: Write
-    error: Exception | None
-    duration_us: int
-
-
 class GroupCommit:
     """Collects partitions with pending batches and writes them in cycles."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, disk: Disk, clock: Clock) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        disk: Disk,
+        clock: Clock,
+        syncing: Syncing | None = None,
+    ) -> None:
         self._loop = loop
         self._disk = disk
         self._clock = clock
+        self._syncing = syncing
+        """The kernel, where it syncs without a thread of ours."""
+        if syncing is not None:
+            syncing.done = self._done
         self._queue: deque[Partition] = deque()
         self._unsynced: deque[Partition] = deque()
         """Those whose durability is the operating system's."""
-        self._threads_until_ns = 0
-        """Until then a write may take long even without a sync."""
-        self.pause_ms = 0
-        """How long disk threads took the quick writes over when one was last slow."""
+        self.copies = Copies(clock)
         self._retrying: set[Partition] = set()
         """Their last sync failed, and followers may have what it was for."""
-        self.others_writing = 0
-        """Who else writes a lot to the disk just now: then, too, disk threads do the writes."""
         self._scheduled = False
         self._idle = disk.workers
         self._handed_over_ns = 0
@@ -87,7 +87,7 @@ class GroupCommit:
     def add(self, partition: Partition) -> None:
         """The partition has something to write."""
         self._enqueue(partition)
-        if not self._scheduled and (self._unsynced or self._idle > 0):
+        if not self._scheduled and (self._unsynced or self._can_sync):
             self._scheduled = True
             self._loop.call_soon(self._start)
 
@@ -105,8 +105,13 @@ class GroupCommit:
         """As `add`, but the cycle starts now: all that comes together is here already."""
         for partition in partitions:
             self._enqueue(partition)
-        if self._unsynced or self._idle > 0:
+        if self._unsynced or self._can_sync:
             self._start()
+
+    @property
+    def _can_sync(self) -> bool:
+        """True where a cycle need not wait for another one's end."""
+        return self._idle > 0 or (self._syncing is not None and self._syncing.room > 0)
 
     def _enqueue(self, partition: Partition) -> None:
         if not partition.in_commit_queue and not partition.busy:
@@ -185,7 +190,9 @@ class GroupCommit:
 
     @property
     def _is_drained(self) -> bool:
-        return not self._queue and not self._unsynced and self._idle == self._disk.workers
+        if self._queue or self._unsynced or self._idle != self._disk.workers:
+            return False
+        return self._syncing is None or self._syncing.is_idle
 
     def _notify_drained(self) -> None:
         if self._drained is not None and self._is_drained:
@@ -196,12 +203,33 @@ class GroupCommit:
         self._scheduled = False
         if self._unsynced:
             self._write_unsynced()
+        if self._queue and self._syncing is not None and self.copies.are_quick:
+            self._sync_by_kernel(self._syncing)
         while self._queue and self._idle > 0:
-            writes = self._take(self._queue, -(-len(self._queue) // self._idle))
-            writes = [one for one in writes if self._expose(*one)]
-            if writes:
-                self._hand_over(writes)
+            self._sync_by_threads(self._take(self._queue, -(-len(self._queue) // self._idle)))
         self._notify_drained()  # the last ones may have been refused without the disk
+
+    def _sync_by_kernel(self, syncing: Syncing) -> None:
+        """The loop copies what is small into the page cache; threads get the rest."""
+        quick, slow = [], []
+        for one in self._take(self._queue, min(len(self._queue), syncing.room)):
+            partition, write = one
+            if write.sync_failed or not self.copies.is_quick(partition, write):
+                slow.append(one)
+            elif write.exposed or self._copy(partition, write):
+                quick.append(one)
+        if quick:
+            self.cycles += 1
+            slow += syncing.begin(quick)
+        share = -(-len(slow) // max(1, self._idle))
+        while slow:
+            self._sync_by_threads(slow[:share])
+            slow = slow[share:]
+
+    def _sync_by_threads(self, writes: list[tuple[Partition, Write]]) -> None:
+        writes = [one for one in writes if self._expose(*one)]
+        if writes:
+            self._hand_over(writes)
 
     def _hand_over(self, writes: list[tuple[Partition, Write]]) -> None:
         self._idle -= 1
@@ -211,27 +239,25 @@ class GroupCommit:
 
     def _expose(self, partition: Partition, write: Write) -> bool:
         """Shows followers what is to be synced; False where the disk refused even the copy."""
-        if write.exposed or not partition.has_followers or not self._is_quick(partition, write):
+        if write.exposed or not partition.has_followers:
             return True
+        return not self.copies.is_quick(partition, write) or self._copy(partition, write)
+
+    def _copy(self, partition: Partition, write: Write) -> bool:
+        """Into the page cache, where followers see it; False where the disk refused."""
         outcome = self._execute(partition, write, sync=False)
         if outcome.error is not None:
             self._settle_all([outcome])
             return False
-        self._watch(outcome)
-        partition.expose(write)
+        self.copies.watch(outcome)
+        if partition.has_followers:
+            partition.expose(write)
         return True
-
-    def _is_quick(self, partition: Partition, write: Write) -> bool:
-        """True where the event loop itself may copy it into the page cache."""
-        if self.others_writing or self._clock.monotonic_ns() < self._threads_until_ns:
-            return False
-        is_small = write.size <= limits.WRITE_ON_LOOP_BYTES_MAX
-        return is_small and write.is_plain and partition.has_directory
 
     def _write_unsynced(self) -> None:
         quick, slow = [], []
         for partition, write in self._take(self._unsynced, len(self._unsynced)):
-            if not partition.sync and self._is_quick(partition, write):
+            if not partition.sync and self.copies.is_quick(partition, write):
                 quick.append((partition, write))
             else:
                 slow.append((partition, write))
@@ -271,11 +297,11 @@ class GroupCommit:
         if partition.has_pending:
             self.add(partition)
 
-    def _write(self, writes: list[tuple[Partition, Write]]) -> list[_Outcome]:
+    def _write(self, writes: list[tuple[Partition, Write]]) -> list[Outcome]:
         """Mostly in a disk thread: of the partition only `sync` and `has_directory` are used."""
         return [self._execute(partition, write, partition.sync) for partition, write in writes]
 
-    def _execute(self, partition: Partition, write: Write, sync: bool) -> _Outcome:
+    def _execute(self, partition: Partition, write: Write, sync: bool) -> Outcome:
         began = self._clock.monotonic_ns()
         error: Exception | None = None
         try:
@@ -283,35 +309,28 @@ class GroupCommit:
         except Exception as failure:  # noqa: BLE001 - answered to the producers, never success
             error = failure
         took_us = (self._clock.monotonic_ns() - began) // 1000
-        return _Outcome(partition, write, error, took_us)
+        return Outcome(partition, write, error, took_us)
 
-    def _finish(self, outcomes: list[_Outcome] | BaseException) -> None:
+    def _finish(self, outcomes: list[Outcome] | BaseException) -> None:
         self._idle += 1
         assert not isinstance(outcomes, BaseException), outcomes
+        self._done(outcomes)
+
+    def _done(self, outcomes: list[Outcome]) -> None:
+        """The disk is done with some, by whatever way."""
         self._settle_all(outcomes)
         if self._queue and not self._scheduled:
             self._start()
         self.urgent_done()
         self._notify_drained()
 
-    def _settle_all(self, outcomes: list[_Outcome]) -> None:
+    def _settle_all(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
             self._settle(outcome)
             self.release(outcome.partition)
-            self._watch(outcome)
+            self.copies.watch(outcome)
 
-    def _watch(self, outcome: _Outcome) -> None:
-        if not _is_slow(outcome):
-            return
-        now_ns = self._clock.monotonic_ns()
-        quick_for_ms = (now_ns - self._threads_until_ns) // 1_000_000
-        if quick_for_ms >= limits.WRITE_ON_LOOP_PAUSE_MS_MAX:
-            self.pause_ms = 0
-        longer_ms = max(limits.WRITE_ON_LOOP_PAUSE_MS, 2 * self.pause_ms)
-        self.pause_ms = min(longer_ms, limits.WRITE_ON_LOOP_PAUSE_MS_MAX)
-        self._threads_until_ns = now_ns + self.pause_ms * 1_000_000
-
-    def _settle(self, outcome: _Outcome) -> None:
+    def _settle(self, outcome: Outcome) -> None:
         partition, write, error, duration_us = outcome
         self.disk_us += duration_us
         if error is None:
@@ -350,16 +369,6 @@ class GroupCommit:
             _HELP.get(number or 0, "check the disk; writes are tried again as they come"),
             exc_info=None if isinstance(error, OSError) else error,
         )
-
-
-def _is_slow(outcome: _Outcome) -> bool:
-    """Whether the next write like this one, done by the event loop, would hold it up."""
-    write = outcome.write
-    # What creates files or syncs is slow by its nature, and says nothing of the others.
-    if write.synced or not write.is_plain:
-        return False
-    expected_us = write.size // limits.WRITE_ON_LOOP_BYTES_PER_US
-    return outcome.duration_us > limits.WRITE_ON_LOOP_US_MAX + expected_us
 
 
 def _execute(operation: Maintenance, after: Callable[[], None] | None) -> None:

@@ -25,6 +25,7 @@ from chronik.broker.partitions import Partitions, Parts
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.recompression import Recompression
 from chronik.broker.replica_sessions import ReplicaSessions
+from chronik.broker.syncing import Syncing
 from chronik.broker.turns import Turns
 from chronik.cluster.commands import ControllerSettings
 from chronik.model.broker_configs import effective
@@ -57,6 +58,7 @@ class Ground:
     fs: FileSystem
     data_dir: DataDir
     disk: Disk
+    syncing: Syncing | None
     store: RaftStore
     tracer: Tracer
     metrics: Metrics
@@ -77,7 +79,7 @@ def build_trace(settings: NodeSettings, data_dir: DataDir, clock: Clock) -> Trac
 def build_broker(ground: Ground) -> Broker:
     """Controller, partitions, group commit, coordinators: everything that handlers call."""
     node_id, clock, tracer = ground.settings.node_id, ground.clock, ground.tracer
-    commit = GroupCommit(ground.loop, ground.disk, clock)
+    commit = GroupCommit(ground.loop, ground.disk, clock, ground.syncing)
     controller = _build_controller(ground)
     controller.watch_leader(partial(trace_controller, tracer))
     turns = Turns(ground.loop, clock, commit.is_urgent)

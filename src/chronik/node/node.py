@@ -15,6 +15,7 @@ from chronik.broker.membership import PEER_LISTENER
 from chronik.broker.metrics import Metrics
 from chronik.broker.replication import Replication
 from chronik.broker.status import Health, NodeStatus
+from chronik.broker.syncing import open_syncing
 from chronik.broker.watch import LoopWatch
 from chronik.cluster.image import EMPTY, Endpoint
 from chronik.handlers.peer_table import PEER_TABLE
@@ -61,10 +62,11 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._data_dir = DataDir.open(self._fs, settings.data_dir, settings.node_id)
         self._disk = Disk(self._loop)
+        self._syncing = open_syncing(self._fs, self._loop, self._clock)
         try:
             self._assemble()
         except BaseException:
-            self._disk.close()
+            self._close_disk()
             self._data_dir.close()
             raise
 
@@ -123,6 +125,7 @@ class Node:
             fs=self._fs,
             data_dir=self._data_dir,
             disk=self._disk,
+            syncing=self._syncing,
             store=self._store,
             tracer=self._trace.tracer,
             metrics=self.metrics,
@@ -243,8 +246,13 @@ class Node:
         self._watch.stop()
         await self._disk.run(self._trace.close)
         self.broker.recompression.close()
-        self._disk.close()
+        self._close_disk()
         self._data_dir.close()
+
+    def _close_disk(self) -> None:
+        if self._syncing is not None:
+            self._syncing.close()
+        self._disk.close()
 
     # -- what others see
 

@@ -5,6 +5,8 @@ may be shown to others (`Log.expose`), who may keep them: from then on they stay
 sync that fails is tried again with the same bytes at the same place.
 """
 
+from contextlib import AbstractContextManager
+
 from chronik.storage.epochs import write_epochs
 from chronik.storage.fs import unlink_if_present, write_all
 from chronik.storage.index import SegmentIndex, Span
@@ -136,6 +138,15 @@ class Write:
             self._sync(file)
         self.sync_failed = False
         self.synced = True
+
+    def last_file(self) -> AbstractContextManager[int]:
+        """The file that `sync` is about, for somebody else to sync."""
+        return self.storage.files.pinned(self.parts[-1].segment.path)
+
+    def sync_ended(self, error: OSError | None) -> None:
+        """Somebody else synced it, as `sync` does: where the bytes were in the page cache."""
+        self.synced = error is None
+        self.sync_failed = error is not None
 
     def _write(self, part: Part) -> None:
         files, fs = self.storage.files, self.storage.fs

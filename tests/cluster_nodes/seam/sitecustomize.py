@@ -13,11 +13,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from chronik.storage.kernel_sync import KernelSync
+
 FOLDER = os.environ["CHRONIK_TEST_FAULTS"]
 TORN_BYTES = 7
 SEGMENT = ".log"
 
 _pwritev, _fdatasync, _open, _mkdir = os.pwritev, os.fdatasync, os.open, os.mkdir
+_submit = KernelSync.submit
 _time, _time_ns = time.time, time.time_ns
 _turns = itertools.count()
 
@@ -60,6 +63,12 @@ def fdatasync(file: int) -> None:
     _fdatasync(file)
 
 
+def submit(kernel: KernelSync, files: Sequence[tuple[int, int]]) -> int:
+    """The kernel syncs good disks only: a thread meets the faults above."""
+    bad = any(_fault(name) is not None for name in ("slow", "slow-sync", "bad-sync"))
+    return 0 if bad else _submit(kernel, files)
+
+
 def open_file(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
     """A full disk has no room for new files."""
     if flags & os.O_CREAT:
@@ -86,6 +95,7 @@ def wall_clock_ns() -> int:
 for module, name, function in (
     (os, "pwritev", pwritev),
     (os, "fdatasync", fdatasync),
+    (KernelSync, "submit", submit),
     (os, "open", open_file),
     (os, "mkdir", mkdir),
     (time, "time", wall_clock),
