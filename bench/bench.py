@@ -355,7 +355,8 @@ class Bench:
         first, stop = None, now() + 60
         while now() < stop:
             try:
-                brokers = len(self.admin.list_topics(timeout=1).brokers)
+                # Older librdkafka does not notice within one question that a server has come up.
+                brokers = len(self.admin.list_topics(timeout=0.05).brokers)
             except KafkaException:
                 continue
             if brokers:

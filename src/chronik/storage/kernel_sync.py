@@ -7,7 +7,6 @@ where the system has none of them (another system, a sandbox), and threads do it
 
 import ctypes
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -85,7 +84,7 @@ class KernelSync:
     @classmethod
     def open(cls) -> Self | None:
         """None where this system cannot do it."""
-        calls = _CALLS.get(platform.machine())
+        calls = _CALLS.get(os.uname().machine)
         if calls is None or sys.platform != "linux" or sys.byteorder != "little":
             return None
         try:
