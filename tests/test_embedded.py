@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import chronik
 from chronik.embedded import EmbeddedBroker, embedded
 from chronik.model.configs import ConfigError
 from chronik.storage.data_dir import DataDirError
+from chronik.storage.kernel_sync import KernelSync
 
 
 def produce(broker: EmbeddedBroker, topic: str, *values: str) -> None:
@@ -153,6 +155,34 @@ def test_a_given_data_dir_keeps_its_records(tmp_path: Path) -> None:
         produce(broker, "kept", "a", "b")
     with embedded(data_dir=tmp_path) as broker:
         assert consume(broker, "kept", 2) == ["a", "b"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("by_kernel", [True, False])
+def test_synced_records_are_there_again(
+    by_kernel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the kernel syncs real files by itself, or threads have to."""
+    found = KernelSync.open()
+    if found is None:
+        pytest.skip("this kernel has no AIO")
+    found.close()
+    submit, taken = KernelSync.submit, 0
+
+    def counted(kernel: KernelSync, files: Sequence[tuple[int, int]]) -> int:
+        nonlocal taken
+        count = submit(kernel, files) if by_kernel else 0
+        taken += count
+        return count
+
+    monkeypatch.setattr(KernelSync, "submit", counted)
+    values = [f"value-{n}" for n in range(20)]
+    with embedded(data_dir=tmp_path, durability="fsync") as broker:
+        for first in range(0, 20, 5):
+            produce(broker, "synced", *values[first : first + 5])
+        assert (taken > 2) is by_kernel, "the first write makes the file"
+    with embedded(data_dir=tmp_path, durability="fsync") as broker:
+        assert consume(broker, "synced", 20) == values
 
 
 @pytest.mark.integration
