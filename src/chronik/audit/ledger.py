@@ -4,7 +4,7 @@ A producer's intents are written ahead as ranges, so no send can be unknown to t
 outcomes are buffered in columns and written in batches of one kind. What a crash takes is outcomes
 of the last moments, and an intent without an outcome reads as *info*. The wide numbers are stored
 as differences to the row before (the first row of a batch is absolute), what rarely changes as
-runs, and all of it compressed with LZ4: 12 bytes and 0.1 microseconds per send.
+runs, and all of it compressed with LZ4: 5 to 8 bytes and 0.1 microseconds per send.
 """
 
 import time
