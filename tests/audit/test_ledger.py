@@ -86,6 +86,19 @@ def test_sends_beyond_one_intent_range_are_written(tmp_path: Path) -> None:
     assert {row.outcome for row in rows} == {Outcome.OK}
 
 
+def test_a_range_whose_sends_have_all_ended_is_forgotten(tmp_path: Path) -> None:
+    """Else a soak of days would keep the numbers of every send."""
+    with LedgerWriter(tmp_path / "a.ledger", "r", "p0") as ledger:
+        log = SendLog(ledger, "t")
+        log.begin(0, [1] * INTENT_RANGE)
+        acked = list(range(1, INTENT_RANGE))
+        log.acked(acked, [0] * len(acked), acked)
+        log.flush()
+        assert log._blocks
+        log.ended(0, Outcome.FAIL, "refused")
+        assert not log._blocks
+
+
 KILLED = """
 import sys
 from pathlib import Path

@@ -98,6 +98,23 @@ def test_so_many_at_once_and_the_others_by_threads() -> None:
     run(scenario)
 
 
+def test_what_comes_while_all_places_are_taken_is_not_the_kernels() -> None:
+    async def scenario() -> None:
+        world = await begun(SYNCS_MAX + 2)
+        for partition in world.partitions[:SYNCS_MAX]:
+            world.produce(partition, 1)
+        await turn()
+        for partition in world.partitions[SYNCS_MAX:]:
+            world.produce(partition, 2)
+        await turn()
+        assert len(world.disk.jobs) - by_threads(world) == SYNCS_MAX
+        assert by_threads(world) == 2
+        await world.settle()
+        assert len(world.answers) == SYNCS_MAX + 2
+
+    run(scenario)
+
+
 def test_drain_waits_for_the_kernel() -> None:
     async def scenario() -> None:
         world = await begun()

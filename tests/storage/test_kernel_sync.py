@@ -1,5 +1,6 @@
 """The kernel's own syncs, on real files."""
 
+import errno
 import os
 import select
 from collections.abc import Iterator
@@ -58,6 +59,25 @@ def test_what_cannot_be_synced_is_not_taken(kernel: KernelSync) -> None:
     assert kernel.submit([(3, writing)]) == 0
     os.close(reading)
     os.close(writing)
+
+
+def test_a_sync_that_failed_says_why(
+    kernel: KernelSync, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No disk here fails when asked to: what the kernel would say is put in its place."""
+    call = kernel._call
+
+    def failing(number: int, *given: object) -> int:
+        count = call(number, *given)
+        if number == kernel._calls.getevents:
+            kernel._events[0].result = -errno.EIO
+        return count
+
+    file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+    assert kernel.submit([(5, file)]) == 1
+    os.close(file)
+    monkeypatch.setattr(kernel, "_call", failing)
+    assert finished(kernel, 1) == {5: errno.EIO}
 
 
 def test_a_system_without_it_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,26 @@
-"""JSON values that name themselves."""
+"""Values that name themselves, as bytes and as JSON."""
 
 import json
 
-from chronik.audit.payload import JsonWriter, read_payload, sequences_of
+import pytest
+
+from chronik.audit.payload import (
+    HEADER_SIZE,
+    JOINED_SIZE_MAX,
+    UNPACKED_AT_ONCE,
+    JsonWriter,
+    PayloadWriter,
+    read_payload,
+    sequences_of,
+)
+
+
+@pytest.mark.parametrize("size", [HEADER_SIZE, 100, JOINED_SIZE_MAX, JOINED_SIZE_MAX + 1])
+@pytest.mark.parametrize("count", [1, UNPACKED_AT_ONCE, UNPACKED_AT_ONCE + 1, 200])
+def test_the_sequences_of_many_are_each_ones_own(size: int, count: int) -> None:
+    writer = PayloadWriter(1, 0, size)
+    sequences = [n * 7 + 2**40 for n in range(count)]
+    assert list(sequences_of([writer.write(n)[0] for n in sequences])) == sequences
 
 
 def test_a_json_value_is_json_and_names_itself() -> None:
