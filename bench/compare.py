@@ -24,6 +24,8 @@ from rich.console import Console
 
 QUICK_SCALE = 0.2
 WARM_UP_SCALE = 0.2
+TOUCH_CLUSTER_MB = 1400
+"""Three logs' page cache; more would make the kernel write it to the disk."""
 CONSOLE = Console()
 
 
@@ -59,6 +61,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument(
         "--procs", type=int, default=1, help="client processes; one alone is often the limit"
+    )
+    parser.add_argument(
+        "--reports",
+        choices=("errors", "all"),
+        default="errors",
+        help="delivery reports a producer asks for: all make its own thread the limit",
     )
     parser.add_argument("--warm", type=int, default=10, help="seconds of latency warm-up")
     options = parser.parse_args()
@@ -119,7 +127,9 @@ def command_line(
 ) -> list[str]:
     where = ["--name", contestant.name, "--bootstrap", bootstrap]
     shape = ["--replication", str(contestant.nodes), "--warm", str(options.warm)]
-    shape += ["--procs", str(options.procs)]
+    shape += ["--procs", str(options.procs), "--reports", options.reports]
+    if contestant.nodes > 1:
+        shape += ["--touch", str(TOUCH_CLUSTER_MB)]
     return [sys.executable, str(BENCH / "bench.py"), *where, *shape, "--phases", ",".join(phases)]
 
 
@@ -127,7 +137,7 @@ def report(lines: list[Line], names: list[str], options: argparse.Namespace) -> 
     """The table on the terminal and two files."""
     found = rows(lines)
     title = f"{options.nodes} node(s), {options.rounds} round(s), scale {options.scale}"
-    title += f", {options.procs} client process(es)"
+    title += f", {options.procs} client process(es), reports of {options.reports}"
     note = noise(lines, names)
     CONSOLE.print(table(found, names, title))
     CONSOLE.print(note)

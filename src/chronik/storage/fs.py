@@ -13,6 +13,9 @@ from chronik.wire.records import Buffer
 
 IOV_MAX = 1024
 """Buffers one pwritev takes (POSIX limits.h); longer lists are written in several calls."""
+WRITE_BYTES_MAX = 1024 * 1024
+"""Bytes one call writes. For longer ones the kernel takes page cache in pieces of 2 MiB, which on a
+virtual machine the host has to provide first, at many times the price of the copy."""
 TEMPORARY_SUFFIX = ".tmp"
 COPY_BYTES = 1024 * 1024
 
@@ -122,13 +125,20 @@ class RealFileSystem:
 
 
 def write_all(fs: FileSystem, file: int, buffers: Sequence[Buffer], position: int) -> None:
-    """Writes every byte: longer lists than IOV_MAX in turns, short writes continued."""
-    if len(buffers) == 1 and fs.pwritev(file, buffers, position) == len(buffers[0]):
-        return
-    pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
+    """Writes every byte: in turns of IOV_MAX buffers and WRITE_BYTES_MAX, short ones continued."""
+    size = sum(map(len, buffers))
+    if len(buffers) <= IOV_MAX and size <= WRITE_BYTES_MAX:
+        written = fs.pwritev(file, buffers, position)
+        if written == size:
+            return
+    pending = [
+        memoryview(buffer)[start : start + WRITE_BYTES_MAX]
+        for buffer in buffers
+        for start in range(0, len(buffer), WRITE_BYTES_MAX)
+    ]
     first = 0
     while first < len(pending):
-        written = fs.pwritev(file, pending[first : first + IOV_MAX], position)
+        written = fs.pwritev(file, pending[first : _turn_end(pending, first)], position)
         assert written > 0, "pwritev wrote nothing and raised nothing"
         position += written
         while first < len(pending) and written >= len(pending[first]):
@@ -136,6 +146,17 @@ def write_all(fs: FileSystem, file: int, buffers: Sequence[Buffer], position: in
             first += 1
         if written:
             pending[first] = pending[first][written:]
+
+
+def _turn_end(pending: Sequence[memoryview], first: int) -> int:
+    """Where the buffers end that one call takes, beginning with the first: at least that one."""
+    room = WRITE_BYTES_MAX - len(pending[first])
+    end = first + 1
+    last = min(len(pending), first + IOV_MAX)
+    while end < last and len(pending[end]) <= room:
+        room -= len(pending[end])
+        end += 1
+    return end
 
 
 def read_whole(fs: FileSystem, path: str, size_max: int | None = None) -> bytes:
