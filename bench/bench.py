@@ -13,7 +13,8 @@ Client: confluent-kafka (librdkafka), every producer and consumer in a process o
 (f) In every line, over --pids and their child processes: cpu_s (user+system), rss_peak_mb (sum of the peaks in
   that phase), anon_peak_mb (highest sum of RssAnon seen in samples every 50 ms: memory that is not mapped files)
   and cpu_s_per_gb (GB = 1e9 bytes of record values). client_cpu_s shows when the client is the limit;
-  other_cpu_s is all else that ran on the machine meanwhile: if it is not small, the figures are noisy.
+  other_cpu_s is all else that ran on the machine meanwhile, stolen_s what a virtual machine's host took away: a case from
+  which more than --stolen of the time was taken is done again, up to --tries times, and the calmest one counts.
 Before each case --touch MB of page cache are filled and freed: on a virtual machine fresh pages cost more than the write into them.
 Counts: acked = sent, and neither failed (a delivery report with an error) nor unreported in time; log_end = records
 the server says it holds (below acked: loss, above: duplicates), received = what a consumer got.
@@ -280,16 +281,18 @@ class AnonPeak:
 
 
 def machine_cpu():
+    """Seconds used by whatever ran, and seconds that the host gave to others while something wanted to run."""
     with open("/proc/stat") as f:
-        v = list(map(int, f.readline().split()[1:9]))
-    return (sum(v) - v[3] - v[4]) / TICK  # all but idle and iowait
+        user, nice, system, _idle, _iowait, irq, softirq, stolen = map(int, f.readline().split()[1:9])
+    return (user + nice + system + irq + softirq) / TICK, stolen / TICK
 
 
 # ---- the run ----------------------------------------------------------------------------------------------------
 
 class Bench:
     def __init__(self, a):
-        self.a, self.server, self.bad, self.topics = a, Server(a.pids), False, {}
+        self.a, self.server, self.bad = a, Server(a.pids), False
+        self.topics, self.filled = [], {}  # all; for each kind of record the last one, to be consumed
         self.admin = AdminClient(base(a.bootstrap, **{"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}))
         self.tag = f"bench-{re.sub('[^A-Za-z0-9]', '-', a.name)}-{int(time.time())}-{os.getpid()}"
 
@@ -302,10 +305,10 @@ class Bench:
 
     def create(self, label):
         """A new topic, once all its partitions have a leader."""
-        topic, stop = f"{self.tag}-{label}", now() + 30
+        topic, stop = f"{self.tag}-{len(self.topics)}-{label}", now() + 30
         new = NewTopic(topic, num_partitions=self.a.partitions, replication_factor=self.a.replication)
         self.admin.create_topics([new], operation_timeout=10, request_timeout=15)[topic].result(20)
-        self.topics[topic] = None
+        self.topics.append(topic)
         while now() < stop:
             t = self.admin.list_topics(topic, timeout=10).topics[topic]
             if len(t.partitions) == self.a.partitions and all(p.leader >= 0 for p in t.partitions.values()):
@@ -323,18 +326,29 @@ class Bench:
                 return ends
             time.sleep(0.1)
 
-    def case(self, phase, run, **fields):
-        """Runs one case, adds the usage of server and machine, prints its line. `run` returns (outs, fields, ok)."""
-        size = fields.get("size")
+    def case(self, phase, prepare, run, **fields):
+        """Prints the line of one case, of its calmest try. `run` gets what `prepare` returns."""
+        tries = []
+        while len(tries) < self.a.tries:
+            tries.append(self.attempt(prepare(), run, fields.get("size")))
+            if not tries[-1]["ok"] or tries[-1]["stolen"] <= self.a.stolen:
+                break
+        best = tries[-1] if not tries[-1]["ok"] else min(tries, key=lambda t: t["stolen"])
+        self.bad |= not best["ok"]
+        self.emit(phase, **fields, **best, tries=len(tries))
+
+    def attempt(self, topic, run, size):
+        """What one try found, with the usage of server and machine. `run` returns (outs, fields, ok)."""
         touch_memory(self.a.touch)
         self.server.reset_peak()
-        cpu, machine, own = self.server.cpu(), machine_cpu(), sum(os.times()[:2])
+        began, cpu, (used, stolen), own = now(), self.server.cpu(), machine_cpu(), sum(os.times()[:2])
         with AnonPeak(self.server) as anon:
             try:
-                outs, result, ok = run()
+                outs, result, ok = run(topic)
             except Exception as e:
                 outs, result, ok = [], {"error": repr(e)}, False
-        cpu, machine, own = self.server.cpu() - cpu, machine_cpu() - machine, sum(os.times()[:2]) - own
+        cpu, own = self.server.cpu() - cpu, sum(os.times()[:2]) - own
+        used, stolen = (after - before for after, before in zip(machine_cpu(), (used, stolen), strict=True))
         client = sum(o.get("client_cpu_s", 0) for o in outs)
         if errors := [o["error"] for o in outs if "error" in o]:
             result, ok = {**result, "error": errors}, False
@@ -350,9 +364,8 @@ class Bench:
             result |= {"cpu_s": cpu, "rss_peak_mb": self.server.memory("VmHWM"), "anon_peak_mb": anon.mb}
             if size and done and count:
                 result["cpu_s_per_gb"] = cpu / (count * size / 1e9)
-        self.bad |= not ok
-        other = max(0.0, machine - cpu - client - own)
-        self.emit(phase, **fields, **result, client_cpu_s=client, other_cpu_s=other, ok=ok)
+        return {**result, "client_cpu_s": client, "other_cpu_s": max(0.0, used - cpu - client - own),
+                "stolen_s": stolen, "stolen": stolen / ((now() - began) * os.cpu_count()), "ok": ok}
 
     # -- phases
 
@@ -381,10 +394,10 @@ class Bench:
                   idle_cpu_pct=(self.server.cpu() - cpu) / 5 * 100)
 
     def produce(self, phase, label, records, size, acks, **conf):
-        a, topic = self.a, self.create(f"{label}-{acks}-{size}")
+        a, label_of_topic = self.a, f"{label}-{acks}-{size}"
         reports = {"delivery.report.only.error": a.reports == "errors"}
 
-        def run():
+        def run(topic):
             outs = collect([spawn(produce, bootstrap=a.bootstrap, topic=topic, records=records // a.procs, size=size,
                                   acks=acks, limit=a.limit, conf=conf | reports) for _ in range(a.procs)], a.limit + 30)
             total = {k: sum(o.get(k, 0) for o in outs) for k in ("sent", "acked", "failed", "unreported")}
@@ -394,38 +407,39 @@ class Bench:
                 ends = self.log_ends(topic, total["acked"])
             except KafkaException:
                 ends = {}  # the server is gone: what the client counted is worth a line all the same
-            self.topics[topic] = (size, ends, total["acked"])
+            self.filled[label_of_topic] = (topic, size, ends, total["acked"])
             result = {**total, "log_end": sum(ends.values()) if ends else None}
             if batches["cnt"]:
                 result["recs_per_batch"] = batches["sum"] / batches["cnt"]
             if errors:
                 result["errors"] = errors
             return outs, result, records // a.procs * a.procs == total["acked"] == result["log_end"]
+        prepare = partial(self.create, label_of_topic)
         if phase:
-            self.case(phase, run, case=label, acks=acks, size=size)
+            self.case(phase, prepare, run, case=label, acks=acks, size=size)
         else:
-            run()
+            run(prepare())
 
     def consume(self):
         a = self.a
-        if not any(self.topics.values()):
+        if not self.filled:
             self.produce(None, "fill", self.n(1000000), 100, "all")
             self.produce(None, "fill", self.n(300000), 1024, "all")
-        for topic, (size, ends, acked) in [t for t in self.topics.items() if t[1]]:
-            def run():
+        for label, (filled, size, ends, acked) in self.filled.items():
+            def run(topic):
                 parts = [{p: ends[p] for p in list(ends)[i::a.procs]} for i in range(a.procs)]
                 outs = collect([spawn(consume, bootstrap=a.bootstrap, topic=topic, ends=e, limit=a.limit)
                                 for e in parts if e], a.limit + 30)
                 got = sum(o.get("received", 0) for o in outs)
                 return outs, {"acked_before": acked, "received": got}, got == acked
-            self.case("c", run, case=topic[len(self.tag) + 1:], size=size)
+            self.case("c", lambda: filled, run, case=label, size=size)
 
     def latency(self):
-        a, topic, rate = self.a, self.create("latency"), 500
+        a, rate = self.a, 500
         warm = a.warm * rate
         count = warm + self.n(10 * rate)
 
-        def run():
+        def run(topic):
             limit, ready = count // rate + 30, CTX.Event()
             consumer = spawn(latency_consumer, bootstrap=a.bootstrap, topic=topic, partitions=a.partitions, ready=ready,
                              count=count, warm=warm, limit=limit + 30)
@@ -435,16 +449,16 @@ class Bench:
                                               count=count, limit=30), consumer], limit + 60)
             result = {"records": count, **fields(made), **fields(got)}
             return outs, result, got.get("received") == count and made.get("failed") == made.get("unreported") == 0
-        self.case("d", run, case="end-to-end latency", acks="all", rate=rate)
+        self.case("d", partial(self.create, "latency"), run, case="end-to-end latency", acks="all", rate=rate)
 
     def sync(self):
-        a, topic, count = self.a, self.create("sync"), self.n(2000)
+        a, count = self.a, self.n(2000)
 
-        def run():
+        def run(topic):
             outs = collect([spawn(sync_producer, bootstrap=a.bootstrap, topic=topic, count=count, warm=100,
                                   limit=a.limit)], a.limit + 30)
             return outs, fields(outs[0]), outs[0].get("acked") == count
-        self.case("e", run, case="one in flight", acks="1")
+        self.case("e", partial(self.create, "sync"), run, case="one in flight", acks="1")
 
     def run(self):
         a = self.a
@@ -471,7 +485,7 @@ class Bench:
                     self.bad = True
                     self.emit(phase, error=repr(e), ok=False)
         if not a.keep:
-            for topic, f in self.admin.delete_topics([*self.topics], request_timeout=15).items() if self.topics else ():
+            for topic, f in self.admin.delete_topics(self.topics, request_timeout=15).items() if self.topics else ():
                 try:
                     f.result(20)
                 except Exception as e:  # some servers cannot: no matter for the figures
@@ -492,6 +506,8 @@ def main():
     p.add_argument("--procs", type=int, default=1, help="producer, then consumer, processes in a, b and c")
     p.add_argument("--reports", choices=("errors", "all"), default="errors", help="delivery reports a producer asks for")
     p.add_argument("--touch", type=int, default=700, help="MB of page cache touched before each case (0: none)")
+    p.add_argument("--stolen", type=float, default=0.02, help="share of the time taken by the host that is borne")
+    p.add_argument("--tries", type=int, default=4, help="of a case from which more was taken")
     p.add_argument("--warm", type=int, default=3, help="seconds before d is measured; a fresh JVM wants 30 or more")
     p.add_argument("--limit", type=int, default=120, help="seconds for one case")
     p.add_argument("--keep", action="store_true", help="do not delete the topics at the end")

@@ -88,21 +88,25 @@ def add(found: dict[tuple[str, str], Row], line: Line, metric: Metric) -> None:
         row.values.setdefault(line["name"], []).append(float(line[metric.key]))
 
 
-def noise_pct(lines: Iterable[Line], name: str) -> float:
-    """CPU time that went to processes outside of the benchmark, of all CPU time used meanwhile."""
-    used = {"cpu_s": 0.0, "client_cpu_s": 0.0, "other_cpu_s": 0.0}
+def noise_pct(lines: Iterable[Line], name: str, key: str) -> float:
+    """CPU time that did not go to the benchmark, of all CPU time that anybody had meanwhile."""
+    used = {"cpu_s": 0.0, "client_cpu_s": 0.0, "other_cpu_s": 0.0, "stolen_s": 0.0}
     for line in lines:
         if line["name"] == name:
-            for key in used:
-                used[key] += line.get(key, 0.0)
-    return 100 * used["other_cpu_s"] / (sum(used.values()) or 1)
+            for kind in used:
+                used[kind] += line.get(kind, 0.0)
+    return 100 * used[key] / (sum(used.values()) or 1)
 
 
 def noise(lines: list[Line], names: list[str]) -> str:
-    """A sentence for below the table."""
-    shares = ", ".join(f"{name} {noise_pct(lines, name):.0f}%" for name in names)
+    """Two sentences for below the table."""
+    others, stolen = (
+        ", ".join(f"{name} {noise_pct(lines, name, key):.0f}%" for name in names)
+        for key in ("other_cpu_s", "stolen_s")
+    )
     return (
-        f"CPU time taken by other processes during the cases: {shares}. Above 10%, measure again."
+        f"CPU time of other processes and of the kernel's own threads during the cases: {others}. "
+        f"Taken away by a virtual machine's host: {stolen}. Above 10%, measure again."
     )
 
 
