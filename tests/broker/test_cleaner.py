@@ -351,10 +351,14 @@ def test_the_event_loop_does_not_feel_a_cleaning(tmp_path: Path) -> None:
         _, stall_ns, slice_ns = await measured(place, 4_000_000, 0, 1_000_000)
         found.append((slice_ns, stall_ns))
 
-    while not found or (min(found)[0] >= 20_000_000 and len(found) < 5):
+    def least() -> tuple[int, int]:
+        return min(slice_ns for slice_ns, _ in found), min(stall_ns for _, stall_ns in found)
+
+    run(scenario)
+    while len(found) < 5 and (least()[0] >= 20_000_000 or least()[1] >= 500_000_000):
         run(scenario)
-    assert min(found)[0] < 20_000_000, "between two looks at the clock, the pause included"
-    assert min(stall_ns for _, stall_ns in found) < 500_000_000, "far above a quiet machine's"
+    assert least()[0] < 20_000_000, "between two looks at the clock, the pause included"
+    assert least()[1] < 500_000_000, "far above a quiet machine's"
 
 
 @pytest.mark.soak

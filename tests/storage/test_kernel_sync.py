@@ -65,18 +65,19 @@ def test_a_sync_that_failed_says_why(
     kernel: KernelSync, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No disk here fails when asked to: what the kernel would say is put in its place."""
-    call = kernel._call
+    getevents = kernel._getevents
 
-    def failing(number: int, *given: object) -> int:
-        count = call(number, *given)
-        if number == kernel._calls.getevents:
-            kernel._events[0].result = -errno.EIO
+    def failing(*given: int | None) -> int:
+        count = getevents(*given)
+        event = kernel_sync._EVENT
+        token, place, _, second = event.unpack_from(kernel._events)
+        event.pack_into(kernel._events, 0, token, place, -errno.EIO, second)
         return count
 
     file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
     assert kernel.submit([(5, file)]) == 1
     os.close(file)
-    monkeypatch.setattr(kernel, "_call", failing)
+    monkeypatch.setattr(kernel, "_getevents", failing)
     assert finished(kernel, 1) == {5: errno.EIO}
 
 

@@ -5,6 +5,7 @@ import datetime
 import io
 import struct
 import uuid
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -19,6 +20,8 @@ from chronik.wire.endpoints import NO_LEADER, Leader, NodeEndpoint
 from chronik.wire.produce import (
     PartitionResult,
     ProduceRequest,
+    _parse,
+    _parse_one,
     parse_produce,
     write_one_result,
     write_produce_response,
@@ -219,3 +222,51 @@ def test_fm09_tagged_fields_of_partitions_and_topics_are_skipped() -> None:
     (found,) = parse_produce(9, data, 0).partitions
     assert found.records is not None
     assert (found.topic, found.index, bytes(found.records)) == ("t", 5, b"abc")
+
+
+ONE_TOPIC = st.lists(
+    st.tuples(TEXT, st.binary(min_size=16, max_size=16), st.lists(st.tuples(INT32, RECORDS))),
+    min_size=1,
+    max_size=2,
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(9, 13),
+    ONE_TOPIC,
+    st.sampled_from([1, -1]),
+    st.none() | TEXT,
+    st.integers(0, 40),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=2),
+)
+def test_the_short_way_reads_what_the_long_one_reads(
+    version: int,
+    topics: list[Any],
+    acks: int,
+    transactional_id: str | None,
+    cut: int,
+    changes: list[tuple[int, int]],
+) -> None:
+    """Also of damaged requests: nothing is taken that would be refused, nor the other way round."""
+    data = bytearray(kio_request(version, topics, acks, transactional_id))
+    for position, value in changes:
+        data[position % len(data)] = value
+    frame = memoryview(data[: len(data) - cut] if cut < len(data) else data)
+
+    def read(how: Callable[[int, memoryview, int], ProduceRequest | None]) -> Any:
+        try:
+            return how(version, frame, 0)
+        except (WireError, struct.error, IndexError, UnicodeDecodeError):
+            return WireError
+
+    found = read(_parse_one)
+    assert found is None or found == read(_parse)
+
+
+@given(st.integers(9, 13), INT32, RECORDS.filter(bool))
+def test_the_short_way_is_taken(version: int, index: int, records: bytes) -> None:
+    data = kio_request(version, [("topic", bytes(16), [(index, records)])], 1, None)
+    found = _parse_one(version, memoryview(data), 0)
+    assert found is not None
+    assert bytes(found.partitions[0].records or b"") == records

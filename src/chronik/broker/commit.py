@@ -249,7 +249,8 @@ class GroupCommit:
         if outcome.error is not None:
             self._settle_all([outcome])
             return False
-        self.copies.watch(outcome)
+        if outcome.duration_us > limits.WRITE_ON_LOOP_US_MAX:
+            self.copies.watch(outcome)
         if partition.has_followers:
             partition.expose(write)
         return True
@@ -328,7 +329,8 @@ class GroupCommit:
         for outcome in outcomes:
             self._settle(outcome)
             self.release(outcome.partition)
-            self.copies.watch(outcome)
+            if outcome.duration_us > limits.WRITE_ON_LOOP_US_MAX:
+                self.copies.watch(outcome)
 
     def _settle(self, outcome: Outcome) -> None:
         partition, write, error, duration_us = outcome

@@ -26,8 +26,12 @@ class Copies:
 
     def is_quick(self, partition: Partition, write: Write) -> bool:
         """True where the event loop itself may do this one."""
-        is_small = write.size <= limits.WRITE_ON_LOOP_BYTES_MAX
-        return self.are_quick and is_small and write.is_plain and partition.has_directory
+        return (
+            write.size <= limits.WRITE_ON_LOOP_BYTES_MAX
+            and write.is_plain
+            and partition.has_directory
+            and self.are_quick
+        )
 
     def watch(self, outcome: Outcome) -> None:
         """Learns from one that was done."""
@@ -44,9 +48,9 @@ class Copies:
 
 def _is_slow(outcome: Outcome) -> bool:
     """Whether the next write like this one, done by the event loop, would hold it up."""
-    write = outcome.write
+    write, duration_us = outcome.write, outcome.duration_us
     # What creates files or syncs is slow by its nature, and says nothing of the others.
     if write.synced or not write.is_plain:
         return False
     expected_us = write.size // limits.WRITE_ON_LOOP_BYTES_PER_US
-    return outcome.duration_us > limits.WRITE_ON_LOOP_US_MAX + expected_us
+    return duration_us > limits.WRITE_ON_LOOP_US_MAX + expected_us

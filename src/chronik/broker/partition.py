@@ -219,7 +219,7 @@ class Partition:
 
     def begin_write(self, now_ms: int) -> Write:
         """Everything that is pending, as one write; or the one that must be synced before it."""
-        if self.is_unsynced:
+        if self.log.unsynced is not None and self.is_unsynced:
             return self.log.retry()
         assert self._pending
         write = self.log.prepare(self._pending, now_ms)
@@ -290,7 +290,8 @@ class Partition:
         if self.state.high_watermark == self.state.durable_end:
             self.committed_bytes = self._written_bytes
         self.fetch_waiters.reached(self._written_bytes)
-        self._wake(self.follower_waiters)
+        if self.follower_waiters:
+            self._wake(self.follower_waiters)
 
     def wake_fetches(self) -> None:
         """Long polls look again: a new role, a new log start, or the partition's end."""

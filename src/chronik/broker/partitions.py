@@ -44,6 +44,7 @@ from chronik.storage.segment import LogConfig, Storage
 from chronik.trace.tracer import Tracer
 from chronik.wire.compression import CODECS, Codec
 
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 OPEN_CHUNK = 64
 """Logs opened by one job of a disk thread."""
 
@@ -110,12 +111,14 @@ class Partitions:
         if not self._recovered:
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if topic_id is None:
-            found = self.by_name(topic or "", index)
-            return found, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partitions = self._by_id.get(topic_id)
-        if partitions is None:
-            return None, ErrorCode.UNKNOWN_TOPIC_ID
-        return partitions.get(index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            partitions = self._by_name.get(topic or "")
+            if partitions is None:
+                return None, _UNKNOWN
+        else:
+            partitions = self._by_id.get(topic_id)
+            if partitions is None:
+                return None, ErrorCode.UNKNOWN_TOPIC_ID
+        return partitions.get(index), _UNKNOWN
 
     def leader_of(self, topic: str | None, topic_id: bytes | None, index: int) -> int:
         """The node that leads a partition as the metadata has it; -1 where none is known."""

@@ -1,9 +1,9 @@
 """Writes whose bytes are in the page cache, and which the kernel syncs by itself."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from chronik.broker.clock import Clock
@@ -77,17 +77,28 @@ class Syncing:
     def begin(self, writes: list[tuple[Partition, Write]]) -> list[tuple[Partition, Write]]:
         """Begins to sync them; returns those that the kernel did not take."""
         began_ns = self._clock.monotonic_ns()
-        first = self._token
-        with contextlib.ExitStack() as pins:
-            files = []
-            with contextlib.suppress(OSError):  # a file that cannot be opened is not taken
-                for number, (_, write) in enumerate(writes):
-                    files.append((first + number, pins.enter_context(write.last_file())))
-            taken = self._kernel.submit(files) if files else 0
+        pins = []
+        try:
+            for _, write in writes:
+                pins.append(write.last_file())
+        except OSError:
+            pass  # a file that cannot be opened is not taken, nor what follows it
+        token = self._token
+        taken = self._submit(token, pins) if pins else 0
         for partition, write in writes[:taken]:
-            self._under_way[self._token] = _UnderWay(partition, write, began_ns)
-            self._token += 1
+            self._under_way[token] = _UnderWay(partition, write, began_ns)
+            token += 1
+        self._token = token
         return writes[taken:]
+
+    def _submit(self, token: int, pins: list[AbstractContextManager[int]]) -> int:
+        """Each file is pinned until the kernel has it."""
+        try:
+            files = [(token + number, pin.__enter__()) for number, pin in enumerate(pins)]
+            return self._kernel.submit(files)
+        finally:
+            for pin in pins:
+                pin.__exit__(None, None, None)
 
     def look(self) -> None:
         """Takes what the kernel is done with."""

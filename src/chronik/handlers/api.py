@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from chronik.broker.broker import Broker
 from chronik.broker.peering import PeerApi
 from chronik.handlers.call import Call
-from chronik.wire.apis import ADVERTISED, ApiKey, VersionRange, is_served
+from chronik.wire.apis import ADVERTISED, ANY_VERSION, ApiKey, VersionRange, served_versions
 from chronik.wire.schema import Message
 
 
@@ -38,9 +38,10 @@ class Api:
     patient: bool = False
     """Where many such requests come at once they take turns, so that others need not wait."""
 
-    def serves(self, version: int) -> bool:
-        """True when requests of this version are understood."""
-        return isinstance(self.key, PeerApi) or is_served(self.key, version)
+    @property
+    def served(self) -> VersionRange:
+        """The versions that are understood; nodes of one cluster understand each other."""
+        return ANY_VERSION if isinstance(self.key, PeerApi) else served_versions(self.key)
 
     @property
     def advertised(self) -> VersionRange:

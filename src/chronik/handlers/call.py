@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from chronik.wire.records import Buffer
 
 _LENGTH_AND_CORRELATION = struct.Struct(">ii")
+_FLEXIBLE_HEAD = struct.Struct(">iib")
 _TAG_BYTE = b"\x00"
 _NO_FRAME = bytearray()
 
@@ -85,6 +86,16 @@ class Call:
         length = 4 + self.flexible_header + sum(map(len, body))
         head = _LENGTH_AND_CORRELATION.pack(length, self.correlation_id)
         self.answer = [head + _TAG_BYTE if self.flexible_header else head, *body]
+        self._done(self)
+
+    def reply_briefly(self, body: bytes) -> None:
+        """As `reply`, with few bytes: to copy them costs less than a second buffer."""
+        assert self.answer is None, "a request has one answer"
+        if self.flexible_header:
+            head = _FLEXIBLE_HEAD.pack(5 + len(body), self.correlation_id, 0)
+        else:
+            head = _LENGTH_AND_CORRELATION.pack(4 + len(body), self.correlation_id)
+        self.answer = [head + body]
         self._done(self)
 
     def no_reply(self) -> None:

@@ -16,9 +16,10 @@ from chronik.model.errors import ErrorCode
 from chronik.replica.producers import SequenceRefusedError
 from chronik.replica.state import Appended
 from chronik.wire.produce import ProducePartition, ProduceRequest, parse_produce
-from chronik.wire.records import NO_TIMESTAMP
+from chronik.wire.records import LOG_APPEND_TIME_FLAG, NO_TIMESTAMP
 from chronik.wire.validation import BatchRefusedError, validate
 
+_ACKS = frozenset({ACKS_ALL, ACKS_NONE, 1})
 _NOTHING: Damaged = []
 
 
@@ -39,26 +40,25 @@ def _serve(
     answer = Answer(broker, call, request)
     for wanted, why in damaged:
         answer.refuse(wanted, ErrorCode.INVALID_RECORD, why)  # the same bytes never get better
-    refusal = _refusal(request)
-    now_ms = broker.clock.now_ms()
-    for wanted in request.partitions:
-        if refusal is not None:
-            answer.refuse(wanted, *refusal)
-        else:
+    if request.acks in _ACKS and request.transactional_id is None:
+        now_ms = broker.clock.now_ms()
+        for wanted in request.partitions:
             _append(answer, wanted, now_ms)
-    answer.forward_others()
+        answer.forward_others()
+    else:
+        code, why = _refusal(request)
+        for wanted in request.partitions:
+            answer.refuse(wanted, code, why)
     answer.all_asked()
 
 
-def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str] | None:
-    if request.acks not in {ACKS_ALL, ACKS_NONE, 1}:
+def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str]:
+    if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or all, not {request.acks}"
-    if request.transactional_id is not None:
-        return (
-            ErrorCode.UNSUPPORTED_VERSION,
-            "transactions are not served: use an idempotent producer without transactional.id",
-        )
-    return None
+    return (
+        ErrorCode.UNSUPPORTED_VERSION,
+        "transactions are not served: use an idempotent producer without transactional.id",
+    )
 
 
 def _append(answer: Answer, wanted: ProducePartition, now_ms: int, *, waited: bool = False) -> None:
@@ -85,8 +85,9 @@ def _append(answer: Answer, wanted: ProducePartition, now_ms: int, *, waited: bo
     else:
         if isinstance(appended, Appended):
             answer.broker.commit.add(partition)
-            partition.counters.produced(header.record_count, header.size)
-        append_time_ms = header.max_timestamp if header.is_log_append_time else NO_TIMESTAMP
+            partition.counters.produced(header.record_count, appended.size)
+        is_stamped = header.attributes & LOG_APPEND_TIME_FLAG
+        append_time_ms = header.max_timestamp if is_stamped else NO_TIMESTAMP
         answer.wait(wanted, partition, appended, append_time_ms)
 
 

@@ -77,6 +77,8 @@ class Answer:
 
     def forward_others(self) -> None:
         """Asks the other leaders; this answer waits for theirs."""
+        if not self._elsewhere:
+            return
         elsewhere, self._elsewhere = self._elsewhere, {}
         for leader, results in elsewhere.items():
             self.hold()
@@ -116,7 +118,8 @@ class Answer:
         append_time_ms: int,
     ) -> None:
         """Notes the result, good as soon as the partition has reached the batch's end."""
-        result = Result(wanted._replace(records=None))  # the log has them
+        topic, topic_id, index, _ = wanted
+        result = Result(ProducePartition(topic, topic_id, index, None))  # the log has the records
         result.base_offset, result.last_offset = appended.base_offset, appended.last_offset
         result.append_time_ms = append_time_ms
         result.log_start = partition.state.log_start
@@ -166,7 +169,7 @@ class Answer:
                 code = one.code
                 break
         if self.acks != ACKS_NONE:
-            call.reply((self._encoded(failed=bool(code)),))
+            call.reply_briefly(self._encoded(failed=bool(code)))
         elif code:
             call.hang_up()  # the only sign that an acks=0 producer can get
         else:

@@ -5,7 +5,7 @@ import logging
 import secrets
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from chronik.broker.broker import Broker
 from chronik.broker.controller import ControllerUnavailableError
@@ -23,13 +23,24 @@ from chronik.wire.versions import decode_request, encode_response
 log = logging.getLogger(__name__)
 
 
+class _Route(NamedTuple):
+    """An API with the versions that it is served in, and the first one with response header 1."""
+
+    api: Api
+    first: int
+    last: int
+    flexible_from: int
+
+
 class Router:
     """Hands each call to the handler that the table names."""
 
     def __init__(self, broker: Broker, table: dict[int, Api], tasks: asyncio.TaskGroup) -> None:
         self._broker = broker
-        self._table = table
-        self._flexible_from = {key: first_flexible_response(key) for key in table}
+        self._routes = {
+            key: _Route(api, *api.served, first_flexible_response(key))
+            for key, api in table.items()
+        }
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -44,12 +55,14 @@ class Router:
         except WireError as error:
             self._malformed(call, error)
             return
-        call.api_key, call.api_version, call.correlation_id, call.client_id, call.body = header
-        api = self._table.get(header.api_key)
-        if api is None or not api.serves(header.api_version):
+        api_key, version, call.correlation_id, call.client_id, call.body = header
+        call.api_key, call.api_version = api_key, version
+        route = self._routes.get(api_key)
+        if route is None or not route[1] <= version <= route[2]:
             self._unsupported(call)
             return
-        call.flexible_header = header.api_version >= self._flexible_from[header.api_key]
+        api, _, _, flexible_from = route
+        call.flexible_header = version >= flexible_from
         if api.patient:
             self._broker.turns.soon_or_now(partial(self._serve_in_turn, api, call))
         else:
@@ -63,16 +76,16 @@ class Router:
 
     def _serve(self, api: Api, call: Call) -> None:
         try:
-            self._start(api, call)
+            if api.fast is not None:
+                api.fast(self._broker, call)
+            else:
+                self._start(api, call)
         except WireError as error:
             self._malformed(call, error)
         except Exception as error:  # noqa: BLE001 - errors are errors: answered, logged, never success
             self._failed(api, call, error)
 
     def _start(self, api: Api, call: Call) -> None:
-        if api.fast is not None:
-            api.fast(self._broker, call)
-            return
         if api.later is not None:
             self._tasks.create_task(self._await(api, call, api.later(self._broker, call)))
             return

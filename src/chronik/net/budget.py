@@ -64,10 +64,10 @@ class Budget:
 
     def release(self, size: int) -> None:
         """Counts a request out and wakes those who waited for room."""
-        was_exceeded = self.exceeded
-        self.used -= size
-        assert self.used >= 0, "released more than was taken"
-        if was_exceeded and not self.exceeded:
+        before, limit = self.used, self.limit
+        self.used = after = before - size
+        assert after >= 0, "released more than was taken"
+        if before > limit >= after:
             self._wake()
 
     def hold(self, connection: Waiting, held: int) -> None:

@@ -119,7 +119,8 @@ class Connection(asyncio.BufferedProtocol):
             self._hang_up()
         if self._reader.held != self.held:
             self._listener.budget.hold(self, self._reader.held)
-        self._throttle()
+        if not self._paused and self._must_wait():
+            self._throttle()
 
     def pause_writing(self) -> None:
         """The client takes its answers too slowly: read no further requests."""
@@ -153,7 +154,8 @@ class Connection(asyncio.BufferedProtocol):
             return  # the client left; its share of the budget was released then
         self._queued_bytes -= call.size
         self._listener.budget.release(call.size)
-        self._listener.frame_pool.give(call.frame)
+        if call.frame:
+            self._listener.frame_pool.give(call.frame)
         if self._listener.internal:
             # Peers match answers by correlation id: a long poll must not hold up a command.
             self._calls.remove(call)
@@ -180,7 +182,10 @@ class Connection(asyncio.BufferedProtocol):
             or self._write_paused
             or self._queued_bytes > limits.IN_FLIGHT_BYTES_PER_CONNECTION_MAX
             or len(self._calls) > limits.IN_FLIGHT_REQUESTS_PER_CONNECTION_MAX
-            or (budget.turn is not self and (budget.exceeded or (self.held > 0 and budget.crowded)))
+            or (
+                budget.turn is not self
+                and (budget.used > budget.limit or (self.held > 0 and budget.crowded))
+            )
         )
 
     def _throttle(self) -> None:

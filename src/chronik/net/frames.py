@@ -10,7 +10,7 @@ only while the node has memory to spare; else it grows with what has arrived.
 import struct
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from chronik.model import limits
 from chronik.net.budget import Budget
@@ -124,17 +124,22 @@ class FrameReader:
             return memoryview(self._frame)[self._filled :]
         return self._shared[:LARGE_START_BYTES] if self._large else self._shared
 
-    def received(self, nbytes: int) -> Iterator[bytearray]:
+    def received(self, nbytes: int) -> Iterable[bytearray]:
         """The frames that these bytes complete. Take them all before the next `buffer`."""
         if self._frame is None:
-            yield from self._cut(self._shared[:nbytes])
-            return
+            if 4 < nbytes < POOLED_BYTES_MIN and not self._prefix:
+                (size,) = _LENGTH.unpack_from(self._shared)
+                if size == nbytes - 4:  # one small frame and nothing else: what comes most often
+                    self._large = False
+                    return (bytearray(self._shared[4:nbytes]),)
+            return self._cut(self._shared[:nbytes])
         self._filled += nbytes
-        if self._filled == self.frame_size:
-            frame, self._frame = self._frame, None
-            self.held = 0
-            self._large = len(frame) >= POOLED_BYTES_MIN
-            yield frame
+        if self._filled < self.frame_size:
+            return ()
+        frame, self._frame = self._frame, None
+        self.held = 0
+        self._large = len(frame) >= POOLED_BYTES_MIN
+        return (frame,)
 
     def forget(self) -> None:
         """The stream ended."""

@@ -151,26 +151,19 @@ class ReplicaState:
         """Gives a validated batch its offsets, or finds that it has them already."""
         assert self.is_leader, "only the leader gives offsets"
         former: ProducerEntry | None = None
-        base_offset = self.log_end
-        if header.producer_id >= 0:
+        base_offset, epoch = self.log_end, self.leader_epoch
+        producer_id = header.producer_id
+        if producer_id >= 0:
             inherited_end = self.inherited_end if now_ms < self.inherits_until_ms else 0
             original = self.producers.check(header, inherited_end)
             if original is not None:
                 return Duplicate(original.base_offset, original.last_offset, original.timestamp_ms)
             former = self.producers.advance(header, base_offset, now_ms)
-        patch(batch, base_offset, self.leader_epoch)
+        patch(batch, base_offset, epoch)
         last_offset = base_offset + header.last_offset_delta
         self.log_end = last_offset + 1
-        return Appended(
-            batch,
-            base_offset,
-            last_offset,
-            header.max_timestamp,
-            self.leader_epoch,
-            header.size,
-            header.producer_id,
-            former,
-        )
+        newest, size = header.max_timestamp, len(batch)
+        return Appended(batch, base_offset, last_offset, newest, epoch, size, producer_id, former)
 
     def made_durable(self, end_offset: int) -> bool:
         """What lies below `end_offset` survives a crash; True when the watermark moved."""
@@ -280,8 +273,11 @@ class ReplicaState:
         self.log_start = max(self.log_start, offset)
 
     def _recompute_watermark(self) -> bool:
-        ends = [self.followers[one].end for one in self.maximal_isr]
-        return self._advance_watermark(min([self.durable_end, *ends]))
+        least = self.durable_end
+        for one in self.maximal_isr:
+            end = self.followers[one].end
+            least = min(least, end)
+        return self._advance_watermark(least)
 
     def _advance_watermark(self, candidate: int) -> bool:
         if candidate <= self.high_watermark:

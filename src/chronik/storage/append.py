@@ -52,7 +52,8 @@ class Planner:
 
     def begin_with(self, active: Segment) -> None:
         """The log has an active segment; its index is loaded if it was not."""
-        self._write.parts.append(Part(active, active.loaded_index(), created=False))
+        index = active.index if active.index is not None else active.loaded_index()
+        self._write.parts.append(Part(active, index, created=False))
 
     def add(self, batch: PlacedBatch, *, may_begin_before_end: bool) -> None:
         """Places the next buffer. The first one of an empty log may begin before the log does:
@@ -97,9 +98,12 @@ class Planner:
         part.buffers.append(buffer)
         part.end = position + size
         if read_prefix(buffer, 0)[1] == size:
-            ends = (batch.base_offset, batch.last_offset, batch.max_timestamp)
-            part.spans.append(Span(*ends, position, size))
-            self._note_epoch(batch.leader_epoch, batch.base_offset)
+            base_offset = batch.base_offset
+            part.spans.append(
+                Span(base_offset, batch.last_offset, batch.max_timestamp, position, size)
+            )
+            if batch.leader_epoch > self._epoch:
+                self._note_epoch(batch.leader_epoch, base_offset)
             return
         for at, header in scan(buffer):
             part.spans.append(span_of(position + at, header))

@@ -127,21 +127,23 @@ class SegmentIndex:
 
     def add(self, span: Span, interval: int) -> None:
         """Takes note of the next batch; every `interval` bytes it becomes an entry."""
-        assert span.position == self.log_size, "batches are indexed in the order of the log"
-        assert span.base_offset >= self.next_offset
-        if span.position - self._last_entry_position > interval:
+        base_offset, last_offset, max_timestamp, position, size = span
+        assert position == self.log_size, "batches are indexed in the order of the log"
+        assert base_offset >= self.next_offset
+        if position - self._last_entry_position > interval:
             self._add_entry(span)
-        if not span.position:
-            self.first_timestamp = span.max_timestamp
-        if span.max_timestamp > self.max_timestamp:
-            self.max_timestamp = span.max_timestamp
-            self.max_timestamp_offset = span.base_offset
+        if not position:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = base_offset
         if len(self.tail_offsets) == TAIL_BATCHES_MAX:
             del self.tail_offsets[:], self.tail_positions[:]
-        self.tail_offsets.append(max(span.base_offset - self.base_offset, 0))
-        self.tail_positions.append(span.position)
-        self.log_size = span.position + span.size
-        self.next_offset = span.last_offset + 1
+        relative = base_offset - self.base_offset
+        self.tail_offsets.append(max(0, relative))
+        self.tail_positions.append(position)
+        self.log_size = position + size
+        self.next_offset = last_offset + 1
 
     def _add_entry(self, span: Span) -> None:
         self.offsets.append(span.base_offset - self.base_offset)

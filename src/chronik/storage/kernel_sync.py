@@ -7,8 +7,9 @@ where the system has none of them (another system, a sandbox), and threads do it
 
 import ctypes
 import os
+import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 DEPTH = 64
@@ -32,34 +33,14 @@ _CALLS = {
 }
 
 
-class _Request(ctypes.Structure):
-    """`struct iocb` of linux/aio_abi.h on a little-endian machine."""
-
-    _fields_ = (
-        ("token", ctypes.c_uint64),
-        ("key", ctypes.c_uint32),
-        ("rw_flags", ctypes.c_int32),
-        ("operation", ctypes.c_uint16),
-        ("priority", ctypes.c_int16),
-        ("file", ctypes.c_uint32),
-        ("buffer", ctypes.c_uint64),
-        ("size", ctypes.c_uint64),
-        ("offset", ctypes.c_int64),
-        ("reserved", ctypes.c_uint64),
-        ("flags", ctypes.c_uint32),
-        ("eventfd", ctypes.c_uint32),
-    )
-
-
-class _Event(ctypes.Structure):
-    """`struct io_event`."""
-
-    _fields_ = (
-        ("token", ctypes.c_uint64),
-        ("request", ctypes.c_uint64),
-        ("result", ctypes.c_int64),
-        ("result2", ctypes.c_int64),
-    )
+_REQUEST = struct.Struct("=QIiHhI40x")
+"""`struct iocb` of linux/aio_abi.h on a little-endian machine: token, key, flags, operation,
+priority, file; what follows but for the two of `_NOTIFY` is zero for a sync."""
+_REQUEST_START = struct.Struct("=QIiHhI")
+_NOTIFY = struct.Struct("=II")
+"""Its last eight bytes: that an eventfd is to be told, and which."""
+_EVENT = struct.Struct("=QQqq")
+"""`struct io_event`: token, address of the request, result, second result."""
 
 
 class KernelSync:
@@ -67,19 +48,26 @@ class KernelSync:
 
     def __init__(self, calls: _Calls) -> None:
         """Raises OSError where the kernel refuses."""
-        self._calls = calls
         self._libc = ctypes.PyDLL(None, use_errno=True)  # quick calls: the GIL is kept
-        self._context = ctypes.c_ulong(0)
-        self._call(calls.setup, DEPTH, ctypes.byref(self._context))
+        long, address = ctypes.c_long, ctypes.c_void_p
+        self._submit = self._system_call(calls.submit, long, long, address)
+        self._getevents = self._system_call(calls.getevents, long, long, long, address, address)
+        self._destroy = self._system_call(calls.destroy, long)
+        context = ctypes.c_ulong(0)
+        self._system_call(calls.setup, long, address)(DEPTH, ctypes.addressof(context))
+        self._context = context.value
         self.ready = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable when something is done."""
-        self._requests = (_Request * DEPTH)()
-        for request in self._requests:
-            request.operation, request.flags = _FDSYNC, _TO_EVENTFD
-            request.eventfd = self.ready
-        places = [ctypes.pointer(request) for request in self._requests]
-        self._places = (ctypes.POINTER(_Request) * DEPTH)(*places)
-        self._events = (_Event * DEPTH)()
+        self._requests = ctypes.create_string_buffer(_REQUEST.size * DEPTH)
+        first = ctypes.addressof(self._requests)
+        starts = range(0, _REQUEST.size * DEPTH, _REQUEST.size)
+        for start in starts:
+            at = start + _REQUEST.size - _NOTIFY.size
+            _NOTIFY.pack_into(self._requests, at, _TO_EVENTFD, self.ready)
+        self._places = (ctypes.c_void_p * DEPTH)(*(first + start for start in starts))
+        self._first_place = ctypes.addressof(self._places)
+        self._events = ctypes.create_string_buffer(_EVENT.size * DEPTH)
+        self._first_event = ctypes.addressof(self._events)
 
     @classmethod
     def open(cls) -> Self | None:
@@ -97,10 +85,12 @@ class KernelSync:
 
         A file may be closed at once: the kernel keeps it.
         """
-        for request, (token, file) in zip(self._requests, files, strict=False):
-            request.token, request.file = token, file
+        start = 0
+        for token, file in files:
+            _REQUEST_START.pack_into(self._requests, start, token, 0, 0, _FDSYNC, 0, file)
+            start += _REQUEST.size
         try:
-            return self._call(self._calls.submit, self._context, len(files), self._places)
+            return self._submit(self._context, len(files), self._first_place)
         except OSError:
             return 0
 
@@ -110,17 +100,26 @@ class KernelSync:
             os.eventfd_read(self.ready)
         except BlockingIOError:
             return []
-        count = self._call(self._calls.getevents, self._context, 0, DEPTH, self._events, None)
-        return [(event.token, -event.result) for event in self._events[:count]]
+        count = self._getevents(self._context, 0, DEPTH, self._first_event, None)
+        events = memoryview(self._events)[: count * _EVENT.size]
+        return [(token, -result) for token, _, result, _ in _EVENT.iter_unpack(events)]
 
     def close(self) -> None:
         """Waits for what is under way."""
-        self._call(self._calls.destroy, self._context)
+        self._destroy(self._context)
         os.close(self.ready)
 
-    def _call(self, number: int, *given: object) -> int:
-        result = int(self._libc.syscall(ctypes.c_long(number), *given))
-        if result < 0:
-            failed = ctypes.get_errno()
-            raise OSError(failed, os.strerror(failed))
-        return result
+    def _system_call(self, number: int, *kinds: type) -> Callable[..., int]:
+        """A function for one system call: what is known before is not found out at every call."""
+        syscall = self._libc["syscall"]
+        syscall.argtypes = (ctypes.c_long, *kinds)
+        syscall.restype = ctypes.c_long
+
+        def call(*given: int | None) -> int:
+            result = int(syscall(number, *given))
+            if result < 0:
+                failed = ctypes.get_errno()
+                raise OSError(failed, os.strerror(failed))
+            return result
+
+        return call

@@ -87,7 +87,8 @@ class Log:
 
     def prepare(self, batches: Sequence[PlacedBatch], now_ms: int) -> Write:
         """Plans an append: positions and rolls. Memory only, once the active index is loaded."""
-        self._check_idle()
+        if self._outstanding is not None or self.failed or self.unsynced is not None:
+            self._check_idle()  # which says what is wrong
         write = Write(self.storage, self.directory, self.end_offset, self._repair)
         planner = Planner(self.config, write, self.epochs.latest, now_ms)
         if self.segments:

@@ -66,11 +66,12 @@ class OpenFiles:
         with self._lock:
             entry = self._entry(path)
             entry.pins += 1
+            if entry.file is not None:
+                return entry
             try:
-                if entry.file is None:
-                    entry.file = self.fs.create(path) if create else self.fs.open(path)
-                    self._descriptors += 1
-                    self._evict()
+                entry.file = self.fs.create(path) if create else self.fs.open(path)
+                self._descriptors += 1
+                self._evict()
             except OSError:
                 entry.pins -= 1
                 self._drop_if_empty(path, entry)

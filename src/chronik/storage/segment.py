@@ -135,7 +135,7 @@ class Segment:
 
     def append(self, spans: list[Span]) -> None:
         """Takes note of batches that are in the file now."""
-        index = self.loaded_index()
+        index = self.index if self.index is not None else self.loaded_index()
         self._summary = None
         for span in spans:
             index.add(span, self.interval)

@@ -117,6 +117,11 @@ class Write:
 
     def execute(self, sync: bool) -> None:
         """Blocks. Few system calls: one pwritev per segment, one fdatasync if `sync`."""
+        if self.is_plain:
+            self._write(self.parts[0])
+            if sync:
+                self.sync()
+            return
         if self.repair is not None:
             self.repair.execute()
         previous: Part | None = None

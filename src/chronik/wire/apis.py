@@ -81,6 +81,9 @@ class VersionRange(NamedTuple):
 NEVER: Final = 0x7FFF
 """In place of the first flexible version of an API that has none."""
 
+ANY_VERSION: Final = VersionRange(-0x8000, 0x7FFF)
+NO_VERSION: Final = VersionRange(0, -1)
+
 ADVERTISED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.PRODUCE: VersionRange(0, 13),
     ApiKey.FETCH: VersionRange(4, 18),
@@ -136,7 +139,7 @@ ADVERTISED: Final[dict[ApiKey, VersionRange]] = {
 _SERVED_FROM: Final = {ApiKey.PRODUCE: 3}
 """First version that is understood, where it is not the first that is advertised."""
 
-_FLEXIBLE_FROM: Final[dict[int, int]] = {
+FLEXIBLE_FROM: Final[dict[int, int]] = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 6,
@@ -204,15 +207,21 @@ _FLEXIBLE_FROM: Final[dict[int, int]] = {
 
 def flexible_from(api_key: int) -> int:
     """First version with compact lengths and tagged fields (KIP-482); `NEVER` if unknown."""
-    return _FLEXIBLE_FROM.get(api_key, NEVER)
+    return FLEXIBLE_FROM.get(api_key, NEVER)
+
+
+def served_versions(api_key: int) -> VersionRange:
+    """The first and the last version; any other is answered with UNSUPPORTED_VERSION."""
+    return _SERVED.get(api_key, NO_VERSION)
 
 
 def is_served(api_key: int, version: int) -> bool:
     """False where the answer is UNSUPPORTED_VERSION."""
-    first, last = _SERVED.get(api_key, (0, -1))
+    first, last = served_versions(api_key)
     return first <= version <= last
 
 
-_SERVED: dict[int, tuple[int, int]] = {
-    int(key): (_SERVED_FROM.get(key, first), last) for key, (first, last) in ADVERTISED.items()
+_SERVED: dict[int, VersionRange] = {
+    int(key): VersionRange(_SERVED_FROM.get(key, first), last)
+    for key, (first, last) in ADVERTISED.items()
 }

@@ -12,7 +12,7 @@ must be able to read the answer.
 import struct
 from typing import Final, NamedTuple
 
-from chronik.wire.apis import NEVER, ApiKey, flexible_from, is_served
+from chronik.wire.apis import FLEXIBLE_FROM, NEVER, ApiKey, flexible_from, is_served
 from chronik.wire.primitives import Buffer, WireError, short, skip_tags
 
 _FIXED: Final = struct.Struct(">hhi")
@@ -59,13 +59,13 @@ def read_request_header(frame: Buffer, position: int = 0) -> RequestHeader:
     api_key, api_version, correlation_id = _FIXED.unpack_from(frame, position)
     try:
         client_id, body = _read_client_id(frame, position + _FIXED.size)
-        if api_version >= flexible_from(api_key):
-            body = skip_tags(frame, body)
+        if api_version >= FLEXIBLE_FROM.get(api_key, NEVER):
+            body = skip_tags(frame, body) if frame[body] else body + 1
     except (ValueError, IndexError, struct.error) as error:
         if is_served(api_key, api_version):
             raise WireError(f"request header of API {api_key} v{api_version}: {error}") from error
         client_id, body = None, len(frame)
-    return RequestHeader(api_key, api_version, correlation_id, client_id, body)
+    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, body))
 
 
 def _read_client_id(frame: Buffer, position: int) -> tuple[str | None, int]:

@@ -17,6 +17,7 @@ from chronik.wire.primitives import (
     read_length,
     read_string,
     read_uvarint,
+    rest_of_uvarint,
     short,
     skip_tags,
     string,
@@ -29,6 +30,10 @@ _FLEXIBLE = 9
 _TOPIC_ID = 13
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
+_ONE_START: Final = struct.Struct(">BhiB")
+"""Transactional id (null), acks, timeout, number of topics."""
+_ONE_PARTITION: Final = struct.Struct(">BiB")
+"""Number of partitions, index, first byte of the records' length."""
 _INDEX_SIZE: Final = struct.Struct(">ii")
 _INT32: Final = struct.Struct(">i")
 _RESULT_V3: Final = struct.Struct(">ihqq")
@@ -76,9 +81,39 @@ def parse_produce(version: int, frame: Buffer, position: int) -> ProduceRequest:
     assert FIRST_VERSION <= version <= LAST_VERSION, version
     view = frame if isinstance(frame, memoryview) else memoryview(frame)
     try:
-        return _parse(version, view, position)
+        one = _parse_one(version, view, position) if version >= _FLEXIBLE else None
+        return one or _parse(version, view, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise WireError(f"Produce v{version}: {error} in {len(frame)} bytes") from error
+
+
+def _parse_one(version: int, frame: memoryview, position: int) -> ProduceRequest | None:
+    """The request that comes most, for one partition, in one go; None: `_parse` reads it."""
+    transactional_id, acks, timeout_ms, topics = _ONE_START.unpack_from(frame, position)
+    if transactional_id or topics != 2:  # lengths are one more than what they count
+        return None
+    position += _ONE_START.size
+    topic: str | None = None
+    topic_id: bytes | None = None
+    if version >= _TOPIC_ID:
+        stop = position + 16
+        topic_id = bytes(frame[position:stop])
+    else:
+        stop = position + frame[position]
+        if not position < stop < position + 128:
+            return None
+        topic = str(frame[position + 1 : stop], "utf-8")
+    if stop + _ONE_PARTITION.size > len(frame):
+        return None
+    partitions, index, size = _ONE_PARTITION.unpack_from(frame, stop)
+    position = stop + _ONE_PARTITION.size
+    if size > 127:
+        size, position = rest_of_uvarint(frame, position, size)
+    stop = position + size - 1
+    if partitions != 2 or not size or bytes(frame[stop : stop + 3]) != b"\0\0\0":
+        return None  # other partitions, no records, too few bytes, or tagged fields
+    one = tuple.__new__(ProducePartition, (topic, topic_id, index, frame[position:stop]))
+    return tuple.__new__(ProduceRequest, (None, acks, timeout_ms, [one]))
 
 
 def _parse(version: int, frame: memoryview, position: int) -> ProduceRequest:
@@ -190,8 +225,10 @@ def write_one_result(
         return write_produce_response(
             version, [(topic, [PartitionResult(index, 0, base, time_ms, start)])]
         )
-    name = string(topic, True) if isinstance(topic, str) else topic
-    return b"\2%b\2%b" % (name, _ONE_RESULT.pack(index, 0, base, time_ms, start, 1))
+    result = _ONE_RESULT.pack(index, 0, base, time_ms, start, 1)
+    if isinstance(topic, bytes):
+        return b"\2%b\2%b" % (topic, result)
+    return b"\2%b\2%b" % (string(topic, True), result)
 
 
 def _result(version: int, result: PartitionResult) -> bytes:

@@ -111,7 +111,7 @@ class BatchHeader(NamedTuple):
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; the caller has checked that `HEADER_SIZE` bytes are there."""
-    return BatchHeader._make(HEADER.unpack_from(data, position))
+    return tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))  # `_make`, a call less
 
 
 def read_prefix(data: Buffer, position: int) -> tuple[int, int]:

@@ -77,7 +77,10 @@ def validate(
     if rules.log_append_time:
         patch_append_time(records, now_ms)
         header = read_header(records)
-    else:
+    elif not (
+        header.max_timestamp <= now_ms + rules.timestamp_after_ms_max
+        and header.base_timestamp >= now_ms - rules.timestamp_before_ms_max
+    ):
         _check_timestamps(records, header, rules, now_ms)
     if rules.compacted:
         _check_keys(records)
@@ -93,7 +96,8 @@ def _check_header(records: memoryview, header: BatchHeader, version: int, rules:
         and crc32c(records[CRC_START:]) == crc
         and delta == count - 1 >= 0
         and not attributes & ~(CODEC_MASK | LOG_APPEND_TIME_FLAG | DELETE_HORIZON_FLAG)
-        and (attributes & CODEC_MASK) < ZSTD
+        and ((attributes & CODEC_MASK) < ZSTD or version >= ZSTD_FROM_PRODUCE_VERSION)
+        and (attributes & CODEC_MASK) <= ZSTD
         and (attributes & CODEC_MASK or size - HEADER_SIZE >= count * RECORD_BYTES_MIN)
         and (producer_id < 0 or (epoch >= 0 and sequence >= 0))
     ):
@@ -101,7 +105,7 @@ def _check_header(records: memoryview, header: BatchHeader, version: int, rules:
 
 
 def _explain(records: memoryview, header: BatchHeader, version: int, rules: Rules) -> None:
-    """Raises what is wrong, in the order in which Kafka would notice it; zstd may be right."""
+    """Raises what is wrong, in the order in which Kafka would notice it."""
     if header.size < HEADER_SIZE:
         raise _corrupt(f"the batch says {header.size} bytes, fewer than its header has")
     if header.size > len(records):
