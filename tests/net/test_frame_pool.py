@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chronik.net.frames import POOLED_BYTES_MIN, FramePool, FrameReader
+from chronik.net.frames import (
+    POOLED_BYTES_MAX,
+    POOLED_BYTES_MIN,
+    POOLED_TOTAL_BYTES_MAX,
+    FramePool,
+    FrameReader,
+)
 
 SIZE = 3 * POOLED_BYTES_MIN
 
@@ -96,3 +102,43 @@ def test_large_frames_of_one_stream_take_turns_in_one_buffer(shared: int) -> Non
                 used.add(id(frame))
                 pool.give(frame)
     assert len(used) == 1
+
+
+def test_many_buffers_wait_for_the_disk_and_all_are_used_again() -> None:
+    """A fast client has more under way than the node writes at once."""
+    pool, looked_at = FramePool(), []
+    for _ in range(20):
+        frame = pool.take(SIZE)
+        looked_at.append(memoryview(frame))
+        pool.give(frame)
+    first = [view.obj for view in looked_at]
+    assert len(set(map(id, first))) == 20
+    looked_at.clear()
+    again = [pool.take(SIZE - number) for number in range(20)]
+    assert set(map(id, again)) == set(map(id, first))
+    assert pool.bytes == 0
+
+
+def test_what_is_kept_is_bounded() -> None:
+    pool = FramePool()
+    frames = [bytearray(POOLED_BYTES_MAX) for _ in range(20)]
+    for frame in frames:
+        pool.give(frame)
+    assert POOLED_TOTAL_BYTES_MAX - POOLED_BYTES_MAX < pool.bytes <= POOLED_TOTAL_BYTES_MAX
+    assert pool.take(POOLED_BYTES_MAX) is frames[20 - POOLED_TOTAL_BYTES_MAX // POOLED_BYTES_MAX]
+
+
+@given(st.integers(POOLED_BYTES_MIN, POOLED_BYTES_MAX), st.data())
+@settings(max_examples=50)
+def test_a_buffer_keeps_its_memory_whatever_it_is_used_for(size: int, data: st.DataObject) -> None:
+    pool = FramePool()
+    frame = pool.take(size)
+    memory = sys.getsizeof(frame)
+    room = memory - sys.getsizeof(bytearray()) - 1
+    pool.give(frame)
+    assert pool.bytes == room
+    wanted = data.draw(
+        st.integers(max(room // 2 + 1, POOLED_BYTES_MIN), min(room, POOLED_BYTES_MAX))
+    )
+    assert pool.take(wanted) is frame
+    assert (len(frame), sys.getsizeof(frame)) == (wanted, memory)

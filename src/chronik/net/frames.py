@@ -23,7 +23,13 @@ SCARCE_STEP_BYTES = 16 * 1024
 POOLED_BYTES_MIN = 128 * 1024
 POOLED_BYTES_MAX = limits.REPLICA_RESPONSE_BYTES_MAX + 64 * 1024
 """A follower's largest answer, all around the records included."""
-POOLED_FRAMES_MAX = 8
+POOLED_STEP_BYTES = 128 * 1024
+"""Their sizes are rounded up to this: so one fits for the next, which is seldom as long."""
+POOLED_TOTAL_BYTES_MAX = 32 * 1024 * 1024
+"""As many as wait for the disk when a fast client sends: memory for one that is made anew costs
+about as much as to receive, check and write what it holds."""
+POOLED_LOOKS_MAX = 8
+"""The longest unused come first: where these are still looked at, all are."""
 _ZEROS = memoryview(bytes(POOLED_BYTES_MAX))
 """Never written to, so it takes no memory: all its pages are the system's one page of zeros."""
 LARGE_START_BYTES = 16 * 1024
@@ -41,11 +47,13 @@ class FrameError(ValueError):
 class FramePool:
     """Buffers for frames; large ones that are done with are used for the next of their size."""
 
-    __slots__ = ("_budget", "_frames")
+    __slots__ = ("_budget", "_frames", "bytes")
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget if budget is not None else Budget()
-        self._frames: deque[bytearray] = deque(maxlen=POOLED_FRAMES_MAX)
+        self._frames: deque[bytearray] = deque()
+        self.bytes = 0
+        """Of those that are kept, whether or not somebody still looks at them."""
 
     def begin(self, size: int, begun: int) -> bytearray:
         """The first buffer of a frame of this size, of which some bytes are here."""
@@ -54,23 +62,37 @@ class FramePool:
 
     def give(self, frame: bytearray) -> None:
         """Nobody asks for this frame any more; somebody may still look at its bytes."""
-        if POOLED_BYTES_MIN <= len(frame) <= POOLED_BYTES_MAX:
-            self._frames.append(frame)
+        if not POOLED_BYTES_MIN <= len(frame) <= POOLED_BYTES_MAX:
+            return
+        self._frames.append(frame)
+        self.bytes += _room(frame)
+        while self.bytes > POOLED_TOTAL_BYTES_MAX:
+            self.bytes -= _room(self._frames.popleft())
 
     def take(self, size: int) -> bytearray:
         """A buffer of this size, whatever is in it."""
-        if size >= POOLED_BYTES_MIN:
-            for _ in range(len(self._frames)):
-                frame = self._frames.popleft()
-                room = sys.getsizeof(frame) - _OVERHEAD
-                if room // 2 < size <= room and _resized(frame, size):
-                    return frame
-                self._frames.append(frame)
-        return bytearray(size)
+        if not POOLED_BYTES_MIN <= size <= POOLED_BYTES_MAX:
+            return bytearray(size)
+        frames = self._frames
+        for _ in range(min(len(frames), POOLED_LOOKS_MAX)):
+            frame = frames.popleft()
+            room = _room(frame)
+            if room // 2 < size <= room and _resized(frame, size):
+                self.bytes -= room
+                return frame
+            frames.append(frame)
+        fresh = bytearray(-(-size // POOLED_STEP_BYTES) * POOLED_STEP_BYTES)
+        del fresh[size:]
+        return fresh
 
 
 _OVERHEAD = sys.getsizeof(bytearray()) + 1
 """What a bytearray takes besides its room for bytes: it ends with a zero that does not count."""
+
+
+def _room(frame: bytearray) -> int:
+    """Bytes that the buffer has memory for."""
+    return sys.getsizeof(frame) - _OVERHEAD
 
 
 def _resized(frame: bytearray, size: int) -> bool:
