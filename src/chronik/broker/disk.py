@@ -72,3 +72,4 @@ class Disk:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            del job  # it holds what was written, whose memory others wait for

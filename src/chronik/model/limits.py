@@ -8,7 +8,9 @@ IN_FLIGHT_BYTES_MAX = 512 * 1024 * 1024
 """Request bytes held by one node; above it no socket is read until some are released."""
 FRAME_TURN_S = 10
 """Where unfinished requests hold half of that, one at a time has this long for its rest."""
-IN_FLIGHT_BYTES_PER_CONNECTION_MAX = 128 * 1024 * 1024
+IN_FLIGHT_BYTES_PER_CONNECTION_MAX = 16 * 1024 * 1024
+"""Of one client: a dozen of the largest batches, so that the disk always has the next ones. More
+would wait in memory instead of in the client."""
 IN_FLIGHT_REQUESTS_PER_CONNECTION_MAX = 1_000
 RESPONSE_BYTES_QUEUED_PER_CONNECTION_MAX = 64 * 1024 * 1024
 """Above it a connection's requests are not read until the client has taken its answers."""

@@ -28,8 +28,8 @@ POOLED_STEP_BYTES = 128 * 1024
 POOLED_TOTAL_BYTES_MAX = 32 * 1024 * 1024
 """As many as wait for the disk when a fast client sends: memory for one that is made anew costs
 about as much as to receive, check and write what it holds."""
-POOLED_LOOKS_MAX = 8
-"""The longest unused come first: where these are still looked at, all are."""
+POOLED_BUSY_MAX = 8
+"""The oldest come first: where so many are still looked at, the others are too."""
 _ZEROS = memoryview(bytes(POOLED_BYTES_MAX))
 """Never written to, so it takes no memory: all its pages are the system's one page of zeros."""
 LARGE_START_BYTES = 16 * 1024
@@ -73,14 +73,18 @@ class FramePool:
         """A buffer of this size, whatever is in it."""
         if not POOLED_BYTES_MIN <= size <= POOLED_BYTES_MAX:
             return bytearray(size)
-        frames = self._frames
-        for _ in range(min(len(frames), POOLED_LOOKS_MAX)):
+        frames, busy = self._frames, 0
+        for _ in range(len(frames)):
             frame = frames.popleft()
             room = _room(frame)
-            if room // 2 < size <= room and _resized(frame, size):
-                self.bytes -= room
-                return frame
+            if room // 2 < size <= room:
+                if _resized(frame, size):
+                    self.bytes -= room
+                    return frame
+                busy += 1
             frames.append(frame)
+            if busy == POOLED_BUSY_MAX:
+                break
         fresh = bytearray(-(-size // POOLED_STEP_BYTES) * POOLED_STEP_BYTES)
         del fresh[size:]
         return fresh
