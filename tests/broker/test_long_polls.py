@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chronik.broker.clock import SystemClock
-from chronik.broker.long_polls import LongPolls
+from chronik.broker.long_polls import LongPolls, Polls, look_at_once
 from chronik.broker.turns import Turns
 from chronik.model.limits import POLLS_AT_ONCE_US
 
@@ -249,3 +249,46 @@ def test_a_poll_that_fails_takes_nobody_with_it() -> None:
         assert [type(error) for error in told] == [ZeroDivisionError]
 
     asyncio.run(scenario())
+
+
+def test_whoever_takes_any_byte_is_woken_by_the_first_and_only_once() -> None:
+    polls = LongPolls()
+    one, other, hungry = Poll(polls), Poll(polls), Poll(polls)
+    polls.add_for_any(one)
+    polls.add_for_any(other)
+    polls.add(10, hungry)
+    polls.discard(other)
+    polls.reached(1)
+    polls.reached(2)
+    assert (one.woken, other.woken, hungry.woken) == (1, 0, 0)
+    polls.add_for_any(one)
+    polls.wake_all()
+    assert (one.woken, hungry.woken) == (2, 1)
+    assert len(polls) == 0
+
+
+def test_a_poll_waits_for_any_byte_or_for_many_but_not_for_both() -> None:
+    polls, one, other = LongPolls(), Poll(), Poll()
+    polls.add(10, one)
+    polls.add_for_any(one)
+    polls.add_for_any(other)
+    polls.add(10, other)
+    polls.reached(5)
+    assert (one.woken, other.woken) == (1, 0)
+    polls.reached(10)
+    assert (one.woken, other.woken) == (1, 1)
+
+
+def test_whoever_is_discarded_between_waking_and_its_turn_is_not_asked() -> None:
+    woken: list[Polls] = []
+    polls, one, other = LongPolls(woken.append), Poll(), Poll()
+    polls.add_for_any(one)
+    polls.add_for_any(other)
+    polls.reached(1)
+    polls.discard(one)
+    polls.add_for_any(one)  # anew: for what comes next
+    look_at_once(woken.pop())
+    assert (one.woken, other.woken) == (0, 1)
+    polls.reached(2)
+    look_at_once(woken.pop())
+    assert (one.woken, other.woken) == (1, 1)

@@ -173,6 +173,38 @@ def test_an_error_is_answered_without_waiting(connection: Connection, topic: New
     assert time.monotonic() - start < 5
 
 
+def test_what_is_wrong_with_one_partition_is_told_though_all_wait_at_the_end(
+    connection: Connection, topic: NewTopic
+) -> None:
+    """A newer epoch, an offset beyond the end."""
+    name = topic(partitions=2)
+    fill(connection, name, 3, partition=1)
+    start = time.monotonic()
+    for wrong, code in (
+        ({"partition": 1, "fetch_offset": 3, "current_leader_epoch": 9}, "unknown_leader_epoch"),
+        ({"partition": 1, "fetch_offset": 4}, "offset_out_of_range"),
+    ):
+        fields = fetch_fields(name, {0: 0}, max_wait=15_000, min_bytes=1)
+        fields["topics"][0]["partitions"].append({**wrong, "partition_max_bytes": 1 << 20})
+        found = partitions_of(connection.ask("fetch", 12, **fields))
+        assert found[0].error_code == NONE
+        assert found[1].error_code == ErrorCode[code]
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_fetch_at_the_end_tells_the_watermark_when_its_time_is_over(
+    connection: Connection, topic: NewTopic, epoch: int
+) -> None:
+    name = topic()
+    fill(connection, name, 3)
+    fields = fetch_fields(name, {0: 3}, max_wait=100, min_bytes=1)
+    fields["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch
+    found = partitions_of(connection.ask("fetch", 12, **fields))[0]
+    assert (found.error_code, found.records) == (NONE, b"")
+    assert (found.high_watermark, found.log_start_offset) == (3, 0)
+
+
 # ---- sessions
 
 

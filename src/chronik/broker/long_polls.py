@@ -39,13 +39,15 @@ def look_at_once(polls: Polls) -> None:
 class LongPolls:
     """Those who wait for data, by the number of bytes that must have been written for them."""
 
-    __slots__ = ("_at_bytes", "_heap", "_places", "_woken")
+    __slots__ = ("_at_bytes", "_for_any", "_heap", "_places", "_woken")
 
     def __init__(self, woken: Woken = look_at_once) -> None:
         self._woken = woken
         self._at_bytes: dict[int, Polls] = {}
         self._heap: list[int] = []
         """The keys of `_at_bytes`, and some that were."""
+        self._for_any = Polls(0)
+        """Those who take any byte, as most consumers do: they need no order."""
         self._places: dict[Poll, Polls] = {}
 
     def __len__(self) -> int:
@@ -53,7 +55,8 @@ class LongPolls:
 
     def add(self, at_bytes: int, poll: Poll) -> None:
         """Has the poll woken, once, when so much was written; an earlier wish of it is void."""
-        self.discard(poll)
+        if poll in self._places:
+            self.discard(poll)
         polls = self._at_bytes.get(at_bytes)
         if polls is None:
             polls = self._at_bytes[at_bytes] = Polls(at_bytes)
@@ -61,12 +64,19 @@ class LongPolls:
         polls[poll] = None
         self._places[poll] = polls
 
+    def add_for_any(self, poll: Poll) -> None:
+        """Has the poll woken, once, as soon as something is committed."""
+        if poll in self._places:
+            self.discard(poll)
+        self._for_any[poll] = None
+        self._places[poll] = self._for_any
+
     def discard(self, poll: Poll) -> None:
         """The poll waits no longer, nor for its turn."""
         polls = self._places.pop(poll, None)
         if polls is not None:
             polls.pop(poll, None)
-            if not polls and self._at_bytes.get(polls.at_bytes) is polls:
+            if polls.at_bytes and not polls and self._at_bytes.get(polls.at_bytes) is polls:
                 del self._at_bytes[polls.at_bytes]
                 self._tidy()
 
@@ -77,6 +87,8 @@ class LongPolls:
 
     def reached(self, written_bytes: int) -> None:
         """Wakes those for whom there may be enough now; neither they nor the others cost much."""
+        if self._for_any:
+            self._wake_for_any()
         heap = self._heap
         while heap and heap[0] <= written_bytes:
             polls = self._at_bytes.pop(heappop(heap), None)
@@ -85,6 +97,12 @@ class LongPolls:
 
     def wake_all(self) -> None:
         """Something else than data: a role, an epoch, the log's start."""
+        if self._for_any:
+            self._wake_for_any()
         everybody, self._at_bytes, self._heap = self._at_bytes, {}, []
         for polls in everybody.values():
             self._woken(polls)
+
+    def _wake_for_any(self) -> None:
+        polls, self._for_any = self._for_any, Polls(0)
+        self._woken(polls)

@@ -27,6 +27,6 @@ class SharedRead:
     def keep(self, asked: Asked, read: Read) -> Read:
         """The read itself, to be found again if it is small."""
         if 0 < read.size <= SHARED_READ_BYTES_MAX:
-            read = read._replace(slices=[memoryview(b"".join(read.slices))])
+            read = Read([memoryview(b"".join(read.slices))], *read[1:])
             self._asked, self._read = asked, read
         return read

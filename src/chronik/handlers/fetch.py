@@ -15,6 +15,7 @@ from chronik.broker.partition import OffsetError, Partition
 from chronik.handlers.call import Call
 from chronik.model import limits
 from chronik.model.errors import ErrorCode
+from chronik.replica.state import ReplicaState
 from chronik.storage.errors import OffsetOutOfRangeError
 from chronik.trace.events import EventKind
 from chronik.trace.fetch_rows import FetchRows
@@ -56,6 +57,15 @@ def _elsewhere(wanted: FetchPartition, partition: Partition, node_id: int) -> Fe
     return found._replace(preferred_read_replica=node_id)
 
 
+def _has_all(wanted: FetchPartition, state: ReplicaState) -> bool:
+    """True where a client that asks the leader it knows of has all that is committed."""
+    return (
+        wanted.fetch_offset == state.high_watermark
+        and state.is_leader
+        and (wanted.current_leader_epoch == state.leader_epoch or wanted.current_leader_epoch < 0)
+    )
+
+
 class _Fetch:
     """One fetch from its first look to its answer."""
 
@@ -65,6 +75,7 @@ class _Fetch:
         "_context",
         "_evidence",
         "_found",
+        "_is_plain",
         "_rack",
         "_request",
         "_results",
@@ -85,11 +96,17 @@ class _Fetch:
         self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
         self._evidence = self._trace_start() if broker.tracer.on else None
+        self._is_plain = self._evidence is None and not self._rack
+        """No evidence is kept and no replica may be nearer: where nothing is, nothing is done."""
 
     def attempt(self) -> None:
         """Reads every partition; answers when that is enough, else waits for more."""
-        size, failed = self._read_all()
         request = self._request
+        if self._timer is None and self._is_quiet():
+            self._wait()
+            self._wait_for(request.min_bytes)
+            return
+        size, failed = self._read_all()
         enough = size >= request.min_bytes or failed or self._is_empty()
         if enough or request.max_wait_ms <= 0 or self._timed_out():
             self._answer(size)
@@ -97,6 +114,22 @@ class _Fetch:
         if self._timer is None:
             self._wait()
         self._wait_for(request.min_bytes - size)
+
+    def _is_quiet(self) -> bool:
+        """True where nothing is there to read and nothing is wrong, as whoever follows the logs
+        mostly finds it: then nothing need be read to know it, nor a result be made."""
+        request, partitions = self._request, self._context.partitions
+        may_wait = request.min_bytes > 0 and request.max_wait_ms > 0 and bool(partitions)
+        if not may_wait or not self._is_plain:
+            return False
+        find, found = self._broker.partitions.find, []
+        for wanted in partitions:
+            partition, _ = find(wanted.topic, wanted.topic_id, wanted.index)
+            if partition is None or not _has_all(wanted, partition.state):
+                return False
+            found.append(partition)
+        self._found = found
+        return True
 
     def _is_empty(self) -> bool:
         session = self._context.session
@@ -121,7 +154,10 @@ class _Fetch:
         """
         share = -(-missing // max(1, len(self._waiting_on)))
         for partition in self._waiting_on:
-            partition.fetch_waiters.add(partition.committed_bytes + share, self)
+            if share == 1:
+                partition.fetch_waiters.add_for_any(self)
+            else:
+                partition.fetch_waiters.add(partition.committed_bytes + share, self)
 
     def look_again(self) -> None:
         """Something moved, and it is this fetch's turn."""
@@ -147,23 +183,39 @@ class _Fetch:
             self._evidence.look()  # the first time is that of its start
         left = min(self._request.max_bytes, limits.FETCH_BYTES_MAX)
         total, failed = 0, False
+        find, is_plain = self._broker.partitions.find, self._is_plain
         for wanted in self._context.partitions:
-            result, size = self._read(wanted, left, first=total == 0)
+            partition, code = find(wanted.topic, wanted.topic_id, wanted.index)
+            if partition is None:
+                self._results.append((wanted, self._not_here(wanted, code)))
+                failed = True
+                continue
+            self._found.append(partition)
+            state = partition.state
+            if is_plain and _has_all(wanted, state):
+                end = state.high_watermark
+                result = FetchResult(wanted.index, 0, end, end, state.log_start)
+                self._results.append((wanted, result))
+                continue
+            result, size = self._read(wanted, partition, left, first=total == 0)
             self._results.append((wanted, result))
-            total += size
-            left = max(0, left - size)
+            if size:
+                total += size
+                left = max(0, left - size)
             # A client that shall ask elsewhere is told at once, too.
-            failed = failed or result.error_code != 0 or result.preferred_read_replica >= 0
+            elif result.error_code != 0 or result.preferred_read_replica >= 0:
+                failed = True
         return total, failed
 
-    def _read(self, wanted: FetchPartition, left: int, *, first: bool) -> tuple[FetchResult, int]:
-        partition, code = self._broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
-        if partition is None:
-            if self._broker.partitions.leader_of(wanted.topic, wanted.topic_id, wanted.index) >= 0:
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
-            return FetchResult(wanted.index, int(code)), 0
-        self._found.append(partition)
+    def _not_here(self, wanted: FetchPartition, code: ErrorCode) -> FetchResult:
+        if self._broker.partitions.leader_of(wanted.topic, wanted.topic_id, wanted.index) >= 0:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
+        return FetchResult(wanted.index, int(code))
+
+    def _read(
+        self, wanted: FetchPartition, partition: Partition, left: int, *, first: bool
+    ) -> tuple[FetchResult, int]:
         if self._evidence is not None:
             self._trace(_WATERMARK, wanted, partition)
         size_max = min(wanted.max_bytes, left)
@@ -216,6 +268,8 @@ class _Fetch:
     def _told(self) -> list[tuple[str | bytes, list[FetchResult]]]:
         """Within a session only what is new; otherwise every partition that was asked for."""
         session, incremental = self._context.session, self._context.incremental
+        if session is None:
+            return self._told_all()
         told: dict[str | bytes, list[FetchResult]] = {}
         served = []
         for wanted, result in self._results:
@@ -223,19 +277,27 @@ class _Fetch:
             if result.records:
                 served.append(key)
                 self._count_served(wanted, sum(map(len, result.records)))
-            news = session is None or session.is_news(
-                key, result.high_watermark, result.log_start_offset
-            )
             if (
-                news
+                session.is_news(key, result.high_watermark, result.log_start_offset)
                 or result.records
                 or result.error_code
                 or result.preferred_read_replica >= 0
                 or not incremental
             ):
                 told.setdefault(key[0], []).append(result)
-        if session is not None:
-            session.served(served)
+        session.served(served)
+        return list(told.items())
+
+    def _told_all(self) -> list[tuple[str | bytes, list[FetchResult]]]:
+        told: dict[str | bytes, list[FetchResult]] = {}
+        for wanted, result in self._results:
+            if result.records:
+                self._count_served(wanted, sum(map(len, result.records)))
+            topic = wanted.topic_id if wanted.topic_id is not None else wanted.topic or ""
+            if topic in told:
+                told[topic].append(result)
+            else:
+                told[topic] = [result]
         return list(told.items())
 
     def _count_served(self, wanted: FetchPartition, size: int) -> None:

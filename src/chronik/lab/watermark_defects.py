@@ -42,15 +42,11 @@ def watermark_is_log_end() -> None:
     """Fetch asks a getter that falls back to the end of the log."""
     read = fetch._Fetch._read
 
-    def to_the_end(self: Any, wanted: Any, left: int, *, first: bool) -> Any:
-        broker = self._broker
-        found, _ = broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
-        if found is None:
-            return read(self, wanted, left, first=first)
-        state = found.state
-        committed, state.high_watermark = state.high_watermark, found.log.end_offset
+    def to_the_end(self: Any, wanted: Any, partition: Partition, left: int, *, first: bool) -> Any:
+        state = partition.state
+        committed, state.high_watermark = state.high_watermark, partition.log.end_offset
         try:
-            return read(self, wanted, left, first=first)
+            return read(self, wanted, partition, left, first=first)
         finally:
             state.high_watermark = committed
 

@@ -233,8 +233,10 @@ class Log:
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(f"{offset} not in [{self.start_offset}, {self.end_offset}]")
         end_offset = min(end_offset, self.end_offset)
-        number = self._segment_number(offset)
-        while offset < end_offset and number < len(self.segments):
+        number = len(self.segments) - 1
+        if number >= 0 and offset < self.segments[number].base_offset:
+            number = self._segment_number(offset)  # most read the newest
+        while offset < end_offset and 0 <= number < len(self.segments):
             segment = self.segments[number]
             if segment.base_offset >= end_offset:
                 break

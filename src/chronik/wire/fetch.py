@@ -75,6 +75,11 @@ class _Tail(NamedTuple):
     replica_epoch: int = -1
 
 
+_NO_TAIL: Final = _Tail()
+_USUAL_END: Final = b"\1\1\0"
+"""Nothing forgotten, no rack, no tagged fields."""
+
+
 def parse_fetch(version: int, frame: Buffer, position: int) -> FetchRequest:
     """The request whose body starts at `position`."""
     assert FIRST_VERSION <= version <= LAST_VERSION, version
@@ -97,12 +102,15 @@ def _parse(version: int, frame: Buffer, position: int) -> FetchRequest:
         position += _SESSION.size
     partitions, position = _read_topics(version, frame, position)
     forgotten: list[tuple[str | bytes, int]] = []
-    if version >= 7:
-        forgotten, position = _read_forgotten(version, frame, position)
     rack_id: str | None = ""
-    if version >= 11:
-        rack_id, position = read_string(frame, position, version >= FLEXIBLE)
-    tail = _read_tail(version, frame, position) if version >= FLEXIBLE else _Tail()
+    tail = _NO_TAIL
+    if version < FLEXIBLE or bytes(frame[position : position + 3]) != _USUAL_END:
+        if version >= 7:
+            forgotten, position = _read_forgotten(version, frame, position)
+        if version >= 11:
+            rack_id, position = read_string(frame, position, version >= FLEXIBLE)
+        if version >= FLEXIBLE:
+            tail = _read_tail(version, frame, position)
     return FetchRequest(
         replica_id if version < 15 else tail.replica_id,
         tail.replica_epoch,
@@ -156,7 +164,7 @@ def _read_partitions(
     for _ in range(count):
         *values, tags = _PARTITION_V12.unpack_from(frame, position)
         position += _PARTITION_V12.size
-        partition = FetchPartition(*topic, *values)
+        partition = tuple.__new__(FetchPartition, (*topic, *values, ZERO_UUID, NO_HIGH_WATERMARK))
         if tags:
             partition, position = _read_partition_tags(version, frame, position - 1, partition)
         partitions.append(partition)

@@ -18,6 +18,7 @@ _RESULT_V4: Final = struct.Struct(">ihqq")
 _RESULT_V5: Final = struct.Struct(">ihqqq")
 _COMMON_V11: Final = struct.Struct(">ihqqqiii")
 _COMMON_V12: Final = struct.Struct(">ihqqqBi")
+_EMPTY_V12: Final = struct.Struct(">ihqqqBiBB")
 _ABORTED: Final = struct.Struct(">qq")
 _EPOCH_END: Final = struct.Struct(">iqB")
 _SNAPSHOT: Final = struct.Struct(">qiB")
@@ -59,6 +60,11 @@ class FetchResult(NamedTuple):
     snapshot_id: SnapshotId = NO_SNAPSHOT
 
 
+_NO_TAGS: Final = (NO_EPOCH_END, NO_LEADER, NO_SNAPSHOT)
+_NOTHING: Final = ((), None, -1, *_NO_TAGS)
+"""The end of a result without records, as of most partitions of a consumer that has all."""
+
+
 class FetchResponse(NamedTuple):
     """A whole answer; topics by id (16 bytes) from v13 on, by name before."""
 
@@ -79,6 +85,9 @@ def write_fetch_response(version: int, response: FetchResponse) -> list[Buffer]:
         head += string(topic, flexible) if isinstance(topic, str) else topic
         head += array_length(len(results), flexible)
         for result in results:
+            if flexible and result[5:] == _NOTHING:
+                head += _EMPTY_V12.pack(*result[:5], 0, -1, 1, 0)
+                continue
             head += _result(version, result)
             if result.records:
                 buffers.append(head)
@@ -132,6 +141,8 @@ def _aborted(aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> bytes
 
 
 def _result_tags(result: FetchResult) -> bytes:
+    if result[8:] == _NO_TAGS:
+        return b"\0"
     fields = []
     if result.diverging_epoch != NO_EPOCH_END:
         fields.append((0, _EPOCH_END.pack(*result.diverging_epoch, 0)))
@@ -139,4 +150,4 @@ def _result_tags(result: FetchResult) -> bytes:
         fields.append((1, leader_body(result.current_leader)))
     if result.snapshot_id != NO_SNAPSHOT:
         fields.append((2, _SNAPSHOT.pack(*result.snapshot_id, 0)))
-    return tagged(fields) if fields else b"\0"
+    return tagged(fields)
