@@ -138,6 +138,7 @@ class World:
         self.fs = SlowDisk(self.clock, write_ms)
         self.fs.mkdir("/topics")
         self.fs.fsync_dir("/")
+        self.volume = self.fs.open_volume("/topics")
         self.disk = StepDisk(self.loop, workers)
         self.kernel = StepKernel(self.fs, self.disk.jobs)
         syncing = Syncing(self.loop, self.kernel, self.clock)

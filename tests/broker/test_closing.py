@@ -15,6 +15,7 @@ from chronik.broker.opening import Opened, open_partition
 from chronik.broker.partition import Partition
 from chronik.cluster.image import Topic
 from chronik.model.limits import REREAD_BATCHES_MAX
+from chronik.sim.disk import PowerCutError
 from chronik.storage.directory import log_name
 from chronik.storage.operations import Checkpoint
 from chronik.storage.producer_snapshot import snapshot_path
@@ -23,8 +24,12 @@ from chronik.storage.segment import LogConfig, Storage
 TOPIC = Topic(id=b"orders--" * 2, name="orders")
 
 
-async def close(world: World, *partitions: Partition) -> None:
-    closing = asyncio.ensure_future(close_logs(partitions, world.commit, world.disk))
+async def close(world: World, *partitions: Partition, together_min: int | None = None) -> None:
+    """With `together_min` as a node does where so many are many."""
+    volume, least = (None, 0) if together_min is None else (world.volume, together_min)
+    closing = asyncio.ensure_future(
+        close_logs(partitions, world.commit, world.disk, volume, together_min=least)
+    )
     await world.settle()
     await closing
 
@@ -98,9 +103,14 @@ def files(world: World, partition: Partition) -> set[str]:
     sync=st.booleans(),
     power_cut=st.booleans(),
     segment_bytes=st.sampled_from([500, 10**6]),
+    together_min=st.sampled_from([None, 1, 2]),
 )
 def test_fm54_all_of_a_closed_log_is_found_again_also_after_a_power_cut(
-    steps: list[int | str], sync: bool, power_cut: bool, segment_bytes: int
+    steps: list[int | str],
+    sync: bool,
+    power_cut: bool,
+    segment_bytes: int,
+    together_min: int | None,
 ) -> None:
     async def scenario() -> None:
         world = World(sync=sync)
@@ -119,7 +129,7 @@ def test_fm54_all_of_a_closed_log_is_found_again_also_after_a_power_cut(
                 await filled(world, partition, step, partition.log.end_offset)
         log = partition.log
         expected = told(partition.state.producers)
-        await close(world, partition)
+        await close(world, partition, together_min=together_min)
         assert log.synced_offset == log.end_offset
         opened = reopened(world, partition, power_cut=power_cut)
         again = opened.log
@@ -279,5 +289,144 @@ def test_a_close_waits_for_what_is_under_way() -> None:
         await world.settle()
         await closing
         assert partition.log.synced_offset == 1
+
+    run(scenario)
+
+
+# ---- many logs, synced by one call
+
+
+async def many(count: int, batches: int = 2) -> World:
+    """Logs with batches that are in the page cache only."""
+    world = World(count, sync=False)
+    for partition in world.partitions:
+        await filled(world, partition, batches)
+    return world
+
+
+def synced_to(world: World) -> list[int]:
+    return [one.log.synced_offset for one in world.partitions]
+
+
+@pytest.mark.parametrize("batches", [2, REREAD_BATCHES_MAX + 1])
+def test_fm54_many_logs_are_durable_after_one_sync(batches: int) -> None:
+    async def scenario() -> None:
+        world = await many(5, batches)
+        before = world.fs.calls["fdatasync"]
+        await close(world, *world.partitions, together_min=5)
+        assert world.fs.calls["fdatasync"] == before
+        assert synced_to(world) == [batches] * 5
+        world.fs.crash(Random(batches))
+        for partition in world.partitions:
+            opened = reopened(world, partition, power_cut=False)
+            assert opened.log.end_offset == batches
+            assert told(opened.producers) == told(partition.state.producers)
+
+    run(scenario)
+
+
+def test_a_few_logs_are_synced_one_by_one() -> None:
+    async def scenario() -> None:
+        world = await many(5)
+        await close(world, *world.partitions, together_min=6)
+        assert world.fs.calls["syncfs"] == 0
+        assert synced_to(world) == [2] * 5
+
+    run(scenario)
+
+
+def test_what_is_synced_already_does_not_count_as_many() -> None:
+    async def scenario() -> None:
+        world = await many(5)
+        await close(world, *world.partitions[:2])
+        for partition in world.partitions[:2]:
+            await filled(world, partition, REREAD_BATCHES_MAX + 1, 2)
+            await checkpoint(world, partition)
+        await close(world, *world.partitions, together_min=4)
+        assert world.fs.calls["syncfs"] == 0
+
+    run(scenario)
+
+
+def test_where_the_sync_of_all_fails_each_log_is_synced(caplog: pytest.LogCaptureFixture) -> None:
+    """As when another process's file on the same disk could not be written."""
+
+    async def scenario() -> None:
+        world = await many(5)
+        world.fs.create("/other")
+        world.fs.lose_written("/other")
+        before = world.fs.calls["fdatasync"]
+        await close(world, *world.partitions, together_min=1)
+        assert world.fs.calls["fdatasync"] - before == 5
+        assert synced_to(world) == [2] * 5
+
+    run(scenario)
+    assert "synced one by one" in caplog.text
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+@pytest.mark.parametrize("early", [True, False])
+def test_fm63_the_log_that_was_not_written_is_told_and_the_others_are_durable(
+    forgets: bool, early: bool
+) -> None:
+    """Written back by the kernel before the stop (`early`), or in the sync of all."""
+
+    async def scenario() -> None:
+        world = await many(4)
+        world.fs.forgets_failed_syncs = forgets
+        bad = world.partitions[1]
+        if early:
+            world.fs.lose_written(bad.log.segments[-1].path)
+        else:
+            world.fs.fail("syncfs", errno.EIO, after=1)
+        with pytest.raises(OSError, match="Input/output"):
+            await close(world, *world.partitions, together_min=1)
+        assert [one.log.failed for one in world.partitions] == [False, True, False, False]
+        assert synced_to(world) == [2, 0, 2, 2], "what the next start may rely on"
+        world.fs.crash(Random(1))
+        for partition in world.partitions:
+            opened = reopened(world, partition, power_cut=False)
+            if partition is not bad:
+                assert opened.log.end_offset == 2
+
+    run(scenario)
+
+
+def test_logs_on_another_file_system_are_synced_one_by_one() -> None:
+    async def scenario() -> None:
+        world = await many(4)
+        world.fs.mounts.add(world.partitions[2].log.directory)
+        await close(world, *world.partitions, together_min=1)
+        assert world.fs.calls["syncfs"] == 0, "not even of the others: it would be done twice"
+        assert synced_to(world) == [2] * 4
+        world.fs.crash(Random(2))
+        for partition in world.partitions:
+            assert reopened(world, partition, power_cut=False).log.end_offset == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("works", range(5))
+def test_fm54_a_power_cut_in_the_middle_leaves_whole_batches(works: int) -> None:
+    """Nothing was called clean yet: the next start looks at the tails and finds what is durable."""
+
+    async def scenario() -> None:
+        world = await many(4)
+        written = [list(one.log.headers(0)) for one in world.partitions]
+        world.fs.power_cut_after = works
+        if works < 4:
+            with pytest.raises(PowerCutError):
+                await close(world, *world.partitions, together_min=1)
+            assert synced_to(world) == [0] * 4
+        else:
+            await close(world, *world.partitions, together_min=1)
+        world.fs.crash(Random(works))
+        for number, headers in enumerate(written):
+            storage = Storage(world.fs)
+            opened = open_partition(storage, "/topics", TOPIC, number, {}, clean=False)
+            assert opened is not None
+            found = list(opened.log.headers(0))
+            assert found == headers[: len(found)]
+            assert len(found) == 2 or number >= works
 
     run(scenario)

@@ -11,14 +11,16 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
 import pytest
 from tests.clients.batches import Batch
 
 from chronik.model.settings import NodeSettings
 from chronik.node.node import Node
-from chronik.storage.fs import RealFileSystem
+from chronik.storage.fs import RealFileSystem, Volume
+from chronik.storage.volume import open_volume
 from chronik.wire.apis import ADVERTISED, ApiKey
 from chronik.wire.codec import decode, encode
 from chronik.wire.headers import read_response_header, write_request_header
@@ -123,6 +125,24 @@ class FaultyFiles(RealFileSystem):
     def fsync_dir(self, path: str) -> None:
         self._meet("fsync_dir", path)
         super().fsync_dir(path)
+
+    def open_volume(self, directory: str) -> Volume | None:
+        real = open_volume(directory)
+        return None if real is None else FaultyVolume(real, partial(self._meet, "syncfs"))
+
+
+class FaultyVolume(NamedTuple):
+    """The real one, behind whatever its file system meets."""
+
+    real: Volume
+    meet: Callable[[], None]
+
+    def sync(self, paths: Sequence[str]) -> None:
+        self.meet()
+        self.real.sync(paths)
+
+    def close(self) -> None:
+        self.real.close()
 
 
 DISK_FULL = {"pwritev": errno.ENOSPC, "create": errno.ENOSPC, "mkdir": errno.ENOSPC}

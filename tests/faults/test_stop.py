@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import ctypes
+import errno
+import os
 import signal
 import socket
 import subprocess
@@ -30,6 +32,8 @@ from chronik.handlers.call import Call, Peer
 from chronik.handlers.router import Router
 from chronik.handlers.table import TABLE
 from chronik.lab.cluster import free_ports
+from chronik.model.limits import SYNC_TOGETHER_LOGS_MIN
+from chronik.storage.volume import open_volume
 from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 pytestmark = pytest.mark.integration
@@ -266,6 +270,82 @@ def test_what_was_acked_before_sigterm_is_there_afterwards(server: Chronik) -> N
         await client.close()
 
     run(check)
+
+
+# ---- many logs that nobody has synced
+
+
+MANY = SYNC_TOGETHER_LOGS_MIN + 4
+
+
+class OneBadLog(FaultyFiles):
+    """Once `is_bad`, one log cannot be synced."""
+
+    __slots__ = ("bad", "is_bad")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad: set[int] = set()
+        self.is_bad = False
+
+    def create(self, path: str) -> int:
+        file = super().create(path)
+        self.bad.discard(file)
+        if "/t-7/" in path and path.endswith(".log"):
+            self.bad.add(file)
+        return file
+
+    def fdatasync(self, file: int) -> None:
+        if self.is_bad and file in self.bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().fdatasync(file)
+
+
+async def stop_with_many_logs(files: FaultyFiles, data: Path, *failing: str) -> bool:
+    """True where it called its logs clean."""
+    async with node_on(files, str(data), durability="os") as node:
+        client = await Client.connect(node.port)
+        assert await client.create("t", MANY) == 0
+        for partition in range(MANY):
+            client.send(produce_request("t", b"%d" % partition, partition=partition), 9)
+        for _ in range(MANY):
+            await client.receive(produce_request("t"), 9)
+        await client.close()
+        files.errors |= dict.fromkeys(failing, errno.EIO)
+        if isinstance(files, OneBadLog):
+            files.is_bad = True
+        files.calls.clear()
+    return (data / "clean-shutdown").exists()
+
+
+def skip_without_volume(path: Path) -> None:
+    found = open_volume(str(path))
+    if found is None:
+        pytest.skip("each file is synced on its own here: an older kernel, or not ext4")
+    found.close()
+
+
+def test_many_logs_are_synced_by_one_call(tmp_path: Path) -> None:
+    skip_without_volume(tmp_path)
+    files = FaultyFiles()
+    assert run(lambda: stop_with_many_logs(files, tmp_path))
+    assert files.calls["syncfs"] == 1
+    assert files.calls["fdatasync"] < 10, "the files of the stop itself"
+
+
+def test_many_logs_are_synced_one_by_one_where_the_call_fails(tmp_path: Path) -> None:
+    skip_without_volume(tmp_path)
+    files = FaultyFiles()
+    assert run(lambda: stop_with_many_logs(files, tmp_path, "syncfs"))
+    assert files.calls["fdatasync"] >= MANY
+
+
+def test_fm63_one_log_of_many_that_is_not_synced_makes_the_stop_unclean(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = OneBadLog()
+    assert not run(lambda: stop_with_many_logs(files, tmp_path, "syncfs"))
+    assert "no clean stop" in caplog.text
 
 
 # ---- starts that cannot work

@@ -6,6 +6,7 @@ thousands of small files need not be written while somebody waits for the stop.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
@@ -14,8 +15,11 @@ from typing import NamedTuple
 from chronik.broker.commit import GroupCommit
 from chronik.broker.disk import Disk
 from chronik.broker.partition import Partition
-from chronik.model.limits import REREAD_BATCHES_MAX
+from chronik.model.limits import REREAD_BATCHES_MAX, SYNC_TOGETHER_LOGS_MIN
+from chronik.storage.fs import Volume
 from chronik.storage.operations import Checkpoint
+
+log = logging.getLogger(__name__)
 
 CLOSE_CHUNK = 64
 """Logs closed by one job of a disk thread."""
@@ -27,9 +31,43 @@ class _Close(NamedTuple):
     write_producers: Callable[[], None] | None
     """None where the operation does nothing but sync."""
 
+    @property
+    def is_left(self) -> bool:
+        """True while there is something to do in a disk thread."""
+        return self.operation.sync or self.write_producers is not None
 
-async def close_logs(partitions: Iterable[Partition], commit: GroupCommit, disk: Disk) -> None:
-    """Afterwards each log is durable as a whole; OSError where one is not, after all were tried."""
+
+async def close_logs(
+    partitions: Iterable[Partition],
+    commit: GroupCommit,
+    disk: Disk,
+    volume: Volume | None = None,
+    *,
+    together_min: int = SYNC_TOGETHER_LOGS_MIN,
+) -> None:
+    """Afterwards each log is durable as a whole; OSError where one is not, after all were tried.
+
+    With a volume, so many logs or more are synced by one call.
+    """
+    planned, errors = await _plan_all(partitions, commit)
+    if volume is not None:
+        await _sync_together(planned, disk, volume, together_min)
+    done = [one for one in planned if not one.is_left]
+    left = [one for one in planned if one.is_left]
+    chunks = [left[i : i + CLOSE_CHUNK] for i in range(0, len(left), CLOSE_CHUNK)]
+    found = await asyncio.gather(*(disk.run(partial(_execute, chunk)) for chunk in chunks))
+    outcomes = [*(None for _ in done), *chain.from_iterable(found)]
+    for one, outcome in zip([*done, *left], outcomes, strict=True):
+        errors += _settle(one, outcome)
+        commit.release(one.partition)
+    if errors:
+        raise errors[0]
+
+
+async def _plan_all(
+    partitions: Iterable[Partition], commit: GroupCommit
+) -> tuple[list[_Close], list[Exception]]:
+    """Nobody else touches the logs that are planned until they are released."""
     planned: list[_Close] = []
     errors: list[Exception] = []
     for partition in partitions:
@@ -43,13 +81,24 @@ async def close_logs(partitions: Iterable[Partition], commit: GroupCommit, disk:
             commit.release(partition)
         else:
             planned.append(one)
-    chunks = [planned[i : i + CLOSE_CHUNK] for i in range(0, len(planned), CLOSE_CHUNK)]
-    found = await asyncio.gather(*(disk.run(partial(_execute, chunk)) for chunk in chunks))
-    for one, outcome in zip(planned, chain.from_iterable(found), strict=True):
-        errors += _settle(one, outcome)
-        commit.release(one.partition)
-    if errors:
-        raise errors[0]
+    return planned, errors
+
+
+async def _sync_together(
+    planned: list[_Close], disk: Disk, volume: Volume, together_min: int
+) -> None:
+    """One sync for all; where it fails nothing is known, and each log is yet to be synced."""
+    unsynced = [one.operation for one in planned if one.operation.sync]
+    if len(unsynced) < together_min:
+        return
+    paths = [one.segment.path for one in unsynced if one.segment is not None]
+    try:
+        await disk.run(partial(volume.sync, paths))
+    except OSError as error:
+        log.warning("the logs are synced one by one, together they could not be: %s", error)
+        return
+    for one in unsynced:
+        one.sync = False
 
 
 def _plan(partition: Partition) -> _Close | None:

@@ -374,7 +374,8 @@ class Partitions:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         fs, path = self._parts.storage.fs, self._parts.data_dir.path
         try:
-            await close_logs(open_ones, self._parts.commit, self._parts.disk)
+            parts = self._parts
+            await close_logs(open_ones, parts.commit, parts.disk, parts.data_dir.volume)
             await self.checkpoints.write_points(self)
             await self.checkpoints.write_watermarks(self)
             await self._parts.disk.run(lambda: mark_clean_shutdown(fs, path))

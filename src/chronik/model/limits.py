@@ -42,6 +42,9 @@ EVENT_LOOP_STALL_MS = 50
 """A longer pause of the event loop is counted as a stall: a bug to find."""
 REREAD_BATCHES_MAX = 16
 """A clean stop leaves so many batches without a checkpoint: a start reads them as quickly."""
+SYNC_TOGETHER_LOGS_MIN = 256
+"""Where a stop has so many logs to sync, the file system is synced as a whole: below, the time for
+what other processes have written to it could be longer than a sync of each log."""
 TRACE_EVENTS_QUEUED_MAX = 262_144
 """Trace events waiting to be written; when full, the events are counted as dropped and reported."""
 WRITE_ON_LOOP_BYTES_MAX = 4 * 1024 * 1024

@@ -9,7 +9,7 @@ import errno
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
@@ -17,7 +17,7 @@ from typing import TypeVar
 from chronik.wire.records import Buffer
 
 MUTATIONS = ("create", "pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir")
-SYNCS = ("fdatasync", "fsync_dir")
+SYNCS = ("fdatasync", "fsync_dir", "syncfs")
 
 
 class PowerCutError(Exception):
@@ -46,6 +46,8 @@ class _File:
     content: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     pending: list[_Change] = field(default_factory=list)
+    unreported: int = 0
+    """What the next fdatasync says: the error of a write that nobody was told of."""
 
     def change(self, change: _Change) -> None:
         change.apply(self.content)
@@ -102,6 +104,10 @@ class SimDisk:
         """Changes and syncs that still work before the power goes."""
         self.forgets_failed_syncs = False
         """As Linux does: what a failed sync was to write is read as before, and never written."""
+        self.mounts: set[str] = set()
+        """Directories that are file systems of their own."""
+        self.write_errors: Counter[str] = Counter()
+        """By file system: writes that failed while nobody waited, or in a sync of the whole."""
         self._root = _Directory()
         self._open: dict[int, _File] = {}
         self._next_handle = 1
@@ -131,6 +137,10 @@ class SimDisk:
         file.sync()
         file.content[position] ^= mask
         file.durable[position] ^= mask
+
+    def lose_written(self, path: str, error: int = errno.EIO) -> None:
+        """As the kernel writes a file back by itself and fails: the next to sync it is told."""
+        self._lose(self._file(path), self.mount_of(path), error)
 
     def contents(self, path: str) -> bytes:
         """A file's bytes, for a test to look at."""
@@ -198,7 +208,11 @@ class SimDisk:
             if self.forgets_failed_syncs:
                 self._open[file].forget_writes()
             raise
-        self._open[file].sync()
+        inode = self._open[file]
+        if inode.unreported:
+            failed, inode.unreported = inode.unreported, 0
+            raise OSError(failed, os.strerror(failed))
+        inode.sync()
 
     def truncate(self, file: int, size: int) -> None:
         self._count("truncate")
@@ -250,7 +264,53 @@ class SimDisk:
         self._count("size")
         return len(self._file(path).content)
 
+    def open_volume(self, directory: str) -> "SimVolume":
+        self._directory(directory)
+        return SimVolume(self, self.mount_of(directory))
+
+    # For a volume.
+
+    def mount_of(self, path: str) -> str:
+        """The file system that holds it, by where it is mounted."""
+        found = [one for one in self.mounts if path == one or path.startswith(one + "/")]
+        return max(found, key=len, default="/")
+
+    def sync_mount(self, mount: str) -> None:
+        """One file after the other: where the power goes in between, the first ones are durable.
+
+        One that cannot be written is noted with its error, and the others are written all the same.
+        """
+        for path, node in self._walk("", self._root):
+            if self.mount_of(path) != mount:
+                continue
+            if isinstance(node, _Directory):
+                node.sync()
+            elif node.pending:
+                self._write_back(node, mount)
+
     # Inside.
+
+    def _walk(self, path: str, directory: _Directory) -> Iterator[tuple[str, _File | _Directory]]:
+        yield path or "/", directory
+        for name, node in directory.names.items():
+            if isinstance(node, _Directory):
+                yield from self._walk(f"{path}/{name}", node)
+            else:
+                yield f"{path}/{name}", node
+
+    def _write_back(self, file: _File, mount: str) -> None:
+        try:
+            self._count("syncfs")
+        except OSError as error:
+            self._lose(file, mount, error.errno or errno.EIO)
+        else:
+            file.sync()
+
+    def _lose(self, file: _File, mount: str, error: int) -> None:
+        file.unreported = error
+        self.write_errors[mount] += 1
+        if self.forgets_failed_syncs:
+            file.forget_writes()
 
     def _count(self, call: str) -> None:
         self.calls[call] += 1
@@ -318,6 +378,30 @@ class SimDisk:
                 _crash_file(node, rng)
 
 
+class SimVolume:
+    """One file system of the disk, synced as a whole. It knows what failed since it was opened."""
+
+    def __init__(self, disk: SimDisk, mount: str) -> None:
+        self._disk = disk
+        self._mount = mount
+        self._errors_seen = disk.write_errors[mount]
+        self.is_open = True
+
+    def sync(self, paths: Sequence[str]) -> None:
+        assert self.is_open
+        for path in paths:
+            if self._disk.mount_of(path) != self._mount:
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+        self._disk.sync_mount(self._mount)
+        errors = self._disk.write_errors[self._mount]
+        if errors > self._errors_seen:
+            self._errors_seen = errors
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def close(self) -> None:
+        self.is_open = False
+
+
 def _removal(name: str) -> Callable[[Names], None]:
     def change(names: Names) -> None:
         names.pop(name, None)
@@ -329,6 +413,7 @@ def _crash_file(file: _File, rng: Random) -> None:
     for change in _survivors(file.pending, rng):
         _tear(change, rng).apply(file.durable)
     file.pending.clear()
+    file.unreported = 0
     file.content = bytearray(file.durable)
 
 

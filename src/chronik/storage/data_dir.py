@@ -11,7 +11,7 @@ import fcntl
 import os
 import secrets
 
-from chronik.storage.fs import FileSystem, join, read_whole, write_atomically
+from chronik.storage.fs import FileSystem, Volume, join, read_whole, write_atomically
 
 META = "meta.properties"
 LOCK = ".lock"
@@ -33,6 +33,8 @@ class DataDir:
         self.traces = join(path, "traces")
         self.directory_id = b""
         """Drawn when the folder of the logs was made: lost with them, and never the same again."""
+        self.volume: Volume | None = None
+        """Where the logs are, to sync them all at once: open before any of them is written."""
         self._fs = fs
         self._lock = lock
 
@@ -67,10 +69,13 @@ class DataDir:
         for folder in (self.topics, self.metadata):
             os.makedirs(folder, exist_ok=True)
         self._fs.fsync_dir(self.path)
+        self.volume = self._fs.open_volume(self.topics)
         self.directory_id = _directory_id(self._fs, self.topics)
 
     def close(self) -> None:
         """Lets another process in."""
+        if self.volume is not None:
+            self.volume.close()
         os.close(self._lock)
 
     def _check_meta(self, node_id: int) -> None:

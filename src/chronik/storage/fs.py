@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+from chronik.storage.volume import open_volume
 from chronik.wire.records import Buffer
 
 IOV_MAX = 1024
@@ -18,6 +19,20 @@ WRITE_BYTES_MAX = 1024 * 1024
 virtual machine the host has to provide first, at many times the price of the copy."""
 TEMPORARY_SUFFIX = ".tmp"
 COPY_BYTES = 1024 * 1024
+
+
+class Volume(Protocol):
+    """The file system that holds a directory, to be synced as a whole."""
+
+    def sync(self, paths: Sequence[str]) -> None:
+        """Returns when all that was written to these files since it was opened is on the disk.
+
+        OSError where it may not be, or where one of the files is on another file system: then
+        nothing is known, and each has to be synced on its own, which says what it met.
+        """
+
+    def close(self) -> None:
+        """Releases the handle."""
 
 
 class FileSystem(Protocol):
@@ -67,6 +82,9 @@ class FileSystem(Protocol):
 
     def size(self, path: str) -> int:
         """Bytes in the file of that name."""
+
+    def open_volume(self, directory: str) -> Volume | None:
+        """To sync many files at once; opened before they are written. None where it can't be."""
 
 
 class RealFileSystem:
@@ -122,6 +140,10 @@ class RealFileSystem:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def open_volume(self, directory: str) -> Volume | None:
+        # One that was derived to see or refuse every sync has to see every one.
+        return open_volume(directory) if type(self) is RealFileSystem else None
 
 
 def write_all(fs: FileSystem, file: int, buffers: Sequence[Buffer], position: int) -> None:
