@@ -46,9 +46,9 @@ def command(config: str | None, check: bool, verbose: bool, **flags: object) -> 
     if check:
         _show(settings)
         return
-    from chronik.cli.up import run_node
+    from chronik.cli.up import leave, run_node
 
-    sys.exit(run_node(settings, verbose=verbose))
+    leave(run_node(settings, verbose=verbose))
 
 
 def _flags(flags: dict[str, object]) -> list[Given]:

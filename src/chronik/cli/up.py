@@ -7,6 +7,7 @@ import contextlib
 import gc
 import signal
 import sys
+from typing import NoReturn
 
 import click
 
@@ -101,7 +102,7 @@ def command(
         peers=_peers(peers, node_id),
         configs=static,
     )
-    sys.exit(run_node(settings, verbose=verbose, ready_fd=ready_fd))
+    leave(run_node(settings, verbose=verbose, ready_fd=ready_fd))
 
 
 def _advertised(host: str, advertise: str | None) -> tuple[str | None, int | None]:
@@ -206,6 +207,21 @@ def run_node(settings: NodeSettings, *, verbose: bool, ready_fd: int | None = No
         _complain(_innermost(error), settings)
         return 1
     return 0
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process of a node: all of it is closed, and the system takes its memory at once.
+
+    Python would first take apart what ten thousand partitions consist of, for half a second.
+    """
+    import os
+
+    if code:
+        sys.exit(code)
+    with contextlib.suppress(OSError, ValueError):  # whoever reads it may be gone
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _raise_file_limit() -> None:
