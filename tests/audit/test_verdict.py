@@ -34,6 +34,7 @@ def test_one_change_is_found_and_nothing_else_is_reported(name: str, seed: int) 
     assert set(reported(rows)) == expected
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_one_change_in_five_thousand_is_found(name: str) -> None:
     mutate, expected = MUTATIONS[name]

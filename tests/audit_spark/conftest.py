@@ -20,11 +20,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "spark: starts a JVM")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def java_is_missing() -> bool:
     from chronik.pipeline.session import JAVA_MIN, java_version
 
+    return (java_version() or 0) < JAVA_MIN
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spark = [item for item in items if item.get_closest_marker("spark")]
-    if spark and (java_version() or 0) < JAVA_MIN:
+    if spark and java_is_missing():
         for item in spark:
             item.add_marker(pytest.mark.skip(reason="Spark needs Java 17 or later"))
 

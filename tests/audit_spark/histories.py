@@ -138,6 +138,12 @@ def units(*, retried: bool) -> list[list[Row]]:
     return found
 
 
+def few() -> list[list[Row]]:
+    """As `many`, a few of each kind."""
+    histories = worlds(3) + mutated(1, 60)
+    return histories + [disturbed(rows, seed) for seed, rows in enumerate(worlds(4))]
+
+
 def many() -> list[list[Row]]:
     """A correct broker, each mutation, and histories wrong in ways that nobody thought of.
 

@@ -12,6 +12,7 @@ from tests.audit_spark.histories import (
     case,
     check,
     disturbed,
+    few,
     grouped,
     many,
     units,
@@ -51,12 +52,19 @@ def found_in_memory(path: Path, policy: Policy, block_size: int) -> Found:
     return grouped(findings.said)
 
 
-@pytest.mark.parametrize(
-    "block_size", [pytest.param(2, marks=SWEEP), 4, pytest.param(32, marks=SWEEP)]
-)
-def test_every_history_has_the_findings_of_the_oracle(tmp_path: Path, block_size: int) -> None:
-    one = case(tmp_path, units(retried=False) + many(), Policy())
+def check_histories(folder: Path, histories: list[list[Row]], block_size: int) -> None:
+    one = case(folder, units(retried=False) + histories, Policy())
     check(one, found_in_memory(one.path, one.policy, block_size))
+
+
+def test_a_history_of_each_kind_has_the_findings_of_the_oracle(tmp_path: Path) -> None:
+    check_histories(tmp_path, few(), 4)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("block_size", [2, 4, 32])
+def test_every_history_has_the_findings_of_the_oracle(tmp_path: Path, block_size: int) -> None:
+    check_histories(tmp_path, many(), block_size)
 
 
 def verdict_of(files: list[Path], block_size: int) -> Verdict:

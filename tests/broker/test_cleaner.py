@@ -342,8 +342,11 @@ async def measured(root: Path, size: int, codec: int, segment_bytes: int) -> tup
 
 
 def test_the_event_loop_does_not_feel_a_cleaning(tmp_path: Path) -> None:
-    """The best of a few: a host that takes the processor away lengthens a slice, not each time."""
+    """The best of a few: who else uses the machine lengthens a slice or a stall, not each time."""
     found: list[tuple[int, int]] = []
+
+    def bests() -> tuple[int, int]:
+        return min(slice_ns for slice_ns, _ in found), min(stall_ns for _, stall_ns in found)
 
     async def scenario() -> None:
         place = tmp_path / str(len(found))
@@ -351,14 +354,12 @@ def test_the_event_loop_does_not_feel_a_cleaning(tmp_path: Path) -> None:
         _, stall_ns, slice_ns = await measured(place, 4_000_000, 0, 1_000_000)
         found.append((slice_ns, stall_ns))
 
-    def least() -> tuple[int, int]:
-        return min(slice_ns for slice_ns, _ in found), min(stall_ns for _, stall_ns in found)
-
     run(scenario)
-    while len(found) < 5 and (least()[0] >= 20_000_000 or least()[1] >= 500_000_000):
+    while len(found) < 5 and not (bests()[0] < 20_000_000 and bests()[1] < 500_000_000):
         run(scenario)
-    assert least()[0] < 20_000_000, "between two looks at the clock, the pause included"
-    assert least()[1] < 500_000_000, "far above a quiet machine's"
+    slice_ns, stall_ns = bests()
+    assert slice_ns < 20_000_000, "between two looks at the clock, the pause included"
+    assert stall_ns < 500_000_000, "far above a quiet machine's"
 
 
 @pytest.mark.soak

@@ -91,7 +91,7 @@ def test_a_leader_that_was_cut_off_answers_nothing_from_its_old_image() -> None:
             assert answer.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             others.cut = True
             with pytest.raises(ControllerUnavailableError):
-                await controller.submit(missing, timeout_s=1.5)
+                await controller.submit(missing, timeout_s=0.5)
             for task in running:
                 task.cancel()
         await controller.saved()

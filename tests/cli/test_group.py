@@ -13,6 +13,8 @@ from confluent_kafka.cimpl import NewTopic
 from chronik.cli import main
 from chronik.embedded import embedded
 
+pytestmark = pytest.mark.integration
+
 TOPIC = "orders"
 QUIET = {"log_level": 0}
 

@@ -17,7 +17,9 @@ def explain(report: ReplicaReport) -> str:
     return "\n".join([report.finding, *report.trace, report.command])
 
 
-@pytest.mark.parametrize(("nodes", "first"), [(3, 0), (3, 20), (5, 0)])
+@pytest.mark.parametrize(
+    ("nodes", "first"), [(3, 0), pytest.param(3, 20, marks=pytest.mark.sweep), (5, 0)]
+)
 def test_fm22_no_seed_moves_a_watermark_back_or_loses_what_was_acked(
     nodes: int, first: int
 ) -> None:

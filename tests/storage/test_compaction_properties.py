@@ -157,7 +157,9 @@ def cut_while_cleaning(history: History, calls: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in (1, 2))]
+)
 def test_fm54_a_power_cut_at_any_call_of_a_cleaning_costs_nothing(seed: int) -> None:
     calls, interrupted = 0, True
     while interrupted:
