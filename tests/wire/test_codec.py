@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-import functools
 import importlib
 import random
 import runpy
@@ -58,7 +57,6 @@ def versions_of(message: type[Message]) -> range:
     return range(int(first), int(last) + 1)
 
 
-@functools.cache
 def kio_class(module: str, message: type[Message], version: int) -> Any:
     for kind in schema_name_map[module][version]:
         found = load_entity_schema(module, version, kind)
