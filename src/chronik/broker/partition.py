@@ -355,6 +355,15 @@ class Partition:
         end, one = self.log.end_offset, at_least_one_batch
         return self.log.read(offset, max_bytes, end, at_least_one_batch=one, whole=True)
 
+    def is_committed(self, read: Read) -> bool:
+        """True if no byte of the read can be cut from its file any more."""
+        watermark = self.state.high_watermark
+        if read.base_offset >= watermark:
+            return False
+        start = max(read.base_offset, self.log.start_offset)
+        below = self.log.read(start, read.size, watermark, at_least_one_batch=False)
+        return below.size == read.size
+
     def close(self, code: ErrorCode) -> None:
         """The partition goes away (deleted, or the node stops): nobody waits in vain."""
         self.durable_waiters.failed_beyond(-1, code)

@@ -20,6 +20,12 @@ TOPIC_NAME_LENGTH_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
 FETCH_BYTES_MAX = 55 * 1024 * 1024
 """One Fetch answer, as Kafka's fetch.max.bytes of a broker."""
+SENT_FROM_FILE_BYTES_MIN = 64 * 1024
+"""A smaller slice of a segment is copied to the socket: that costs less than a call of its own."""
+SENT_AT_ONCE_BYTES_MAX = 8 * 1024 * 1024
+"""What the event loop sends from files to one connection before it does something else: 1 ms."""
+SEND_BUFFER_BYTES = 4 * 1024 * 1024
+"""Asked of the kernel for a connection that gets such slices; it doubles it for its own needs."""
 SHARED_READ_BYTES_MAX = 4 * 1024
 """What was read last of a partition is kept for the next consumer up to this size."""
 FETCH_SESSIONS_MAX = 1_000
