@@ -62,6 +62,9 @@ class Calls:
         if len(call.frame) >= 8:
             (call.correlation_id,) = struct.unpack_from(">i", call.frame, 4)
 
+    def close(self) -> None:
+        pass
+
     @property
     def frames(self) -> list[bytes]:
         return [bytes(call.frame) for call in self.calls]

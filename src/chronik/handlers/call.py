@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Callable, Sequence
 
-from chronik.wire.records import Buffer
+from chronik.wire.pieces import Piece
 
 _LENGTH_AND_CORRELATION = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iib")
@@ -62,7 +62,7 @@ class Call:
         self.size = len(frame)
         self.peer = peer
         self.received_ns = received_ns
-        self.answer: list[Buffer] | None = None
+        self.answer: list[Piece] | None = None
         self.api_key = -1
         self.api_version = 0
         self.correlation_id = 0
@@ -80,7 +80,7 @@ class Call:
         """Whoever needs more of the frame has a view of it: without one its memory is free."""
         self.frame = _NO_FRAME
 
-    def reply(self, body: Sequence[Buffer]) -> None:
+    def reply(self, body: Sequence[Piece]) -> None:
         """Answers with these bytes; the connection sends them when it is their turn."""
         assert self.answer is None, "a request has one answer"
         length = 4 + self.flexible_header + sum(map(len, body))

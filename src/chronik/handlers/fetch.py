@@ -231,7 +231,7 @@ class _Fetch:
             return self._failed(wanted, partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0
         except OSError:
             return self._failed(wanted, partition, ErrorCode.KAFKA_STORAGE_ERROR), 0
-        slices, size = ((), 0) if read is None else (read.slices, read.size)
+        slices, size = ((), 0) if read is None else (read.pieces(), read.size)
         if size and self._evidence is not None:
             self._trace(_DATA, wanted, partition, size)
         watermark = partition.state.high_watermark

@@ -116,7 +116,9 @@ class _ReplicaFetch:
         if not read.size:
             return None, 0
         watermark = state.high_watermark
-        result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, read.slices)
+        # What is not committed may be cut from the file while the kernel has still to send it.
+        records = read.pieces() if partition.is_committed(read) else read.slices
+        result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, records)
         return result, read.size
 
     def _find(self, followed: Followed) -> Partition | None:

@@ -2,16 +2,15 @@
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from chronik.broker.clock import Clock
 from chronik.handlers.call import Call, Peer
 from chronik.model import limits
 from chronik.net.budget import Budget
+from chronik.net.file_sender import FileSender
 from chronik.net.frames import FrameError, FramePool, FrameReader
-
-if TYPE_CHECKING:
-    from chronik.wire.records import Buffer
+from chronik.wire.pieces import FileSlice, Piece, buffers_of
 
 
 class Router(Protocol):
@@ -52,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_calls",
+        "_files",
         "_listener",
         "_paused",
         "_queued_bytes",
@@ -66,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Host) -> None:
         self._listener = listener
         self._transport: asyncio.Transport | None = None
+        self._files: FileSender | None = None
         self._calls: deque[Call] = deque()
         self._reader = FrameReader(listener.receive_buffer, listener.frame_pool)
         self._queued_bytes = 0
@@ -92,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets what nobody will read any more; appends under way go on."""
         self._transport = None
+        self._close_files()
         self._reader.forget()
         self._listener.budget.hold(self, 0)
         for call in self._calls:
@@ -164,14 +166,36 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
 
     def _flush(self) -> None:
-        out: list[Buffer] = []
+        out: list[Piece] = []
         calls = self._calls
         while calls and calls[0].answer is not None:
             out += calls.popleft().answer or ()
         if out and self._transport is not None:
-            self._transport.writelines(out)
+            self._send(self._transport, out)
         if self._paused:
             self.unthrottle()
+
+    def _send(self, transport: asyncio.Transport, out: list[Piece]) -> None:
+        if any(isinstance(piece, FileSlice) for piece in out):
+            try:
+                out = self._send_files(transport, out)
+            except OSError:
+                transport.abort()
+                return
+        transport.writelines(buffers_of(out))
+
+    def _send_files(self, transport: asyncio.Transport, out: list[Piece]) -> list[Piece]:
+        """Returns what is left to the transport: everything, if it has still others to send."""
+        if transport.get_write_buffer_size() or transport.is_closing():
+            return out
+        if self._files is None:
+            self._files = FileSender(transport.get_extra_info("socket").fileno())
+        return self._files.send(out) if self._files.possible else out
+
+    def _close_files(self) -> None:
+        if self._files is not None:
+            self._files.close()
+            self._files = None
 
     # -- back-pressure: not reading is the brake; only a frame that never ends is dropped
 
@@ -217,5 +241,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Sends what is ready and closes."""
+        self._close_files()  # a loop that ends tells nobody that a connection is lost
         if self._transport is not None:
             self._transport.close()
