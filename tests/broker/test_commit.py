@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.kit import SYNCED_BY_KERNEL, World, contents, run, turn
 
+from chronik.broker.waiters import Waiters
 from chronik.model import limits
 from chronik.model.errors import ErrorCode
 from chronik.storage.operations import Checkpoint
@@ -405,3 +406,47 @@ def test_drain_ends_when_the_last_in_the_queue_cannot_be_written() -> None:
         assert world.answers == [(1, STORAGE)]
 
     run(scenario)
+
+
+def test_an_error_that_is_not_the_disks_ends_the_node_and_holds_nobody_else_up() -> None:
+    """Whoever waited for the one batch is not told success; the log is read anew at the start."""
+
+    async def scenario() -> None:
+        world = World(3)
+        broken: list[Exception] = []
+        world.commit.broken = broken.append
+        for number, partition in enumerate(world.partitions):
+            world.produce(partition, number)
+        bad = world.partitions[1]
+        bad.durable_waiters = Waiters()
+        bad.durable_waiters.add(1, _fails)
+        await world.settle()
+        assert [str(error) for error in broken] == ["nobody expects this"]
+        assert world.answers == [(0, OK), (2, OK)]
+        assert [one.log.failed for one in world.partitions] == [False, True, False]
+        await world.commit.take(bad)  # a stop can close it: nobody holds it
+        world.commit.release(bad)
+        await world.commit.drain()
+
+    run(scenario)
+
+
+def test_a_batch_that_cannot_be_planned_holds_nobody_else_up() -> None:
+    async def scenario() -> None:
+        world = World(2)
+        broken: list[Exception] = []
+        world.commit.broken = broken.append
+        bad, good = world.partitions
+        world.produce(bad, 0)
+        bad._pending = [bad._pending[0]._replace(last_offset=-5)]
+        world.produce(good, 1)
+        await world.settle()
+        assert [type(error) for error in broken] == [AssertionError]
+        assert world.answers == [(1, OK)]
+        await world.commit.drain()
+
+    run(scenario)
+
+
+def _fails(code: ErrorCode) -> None:
+    raise RuntimeError("nobody expects this")

@@ -28,6 +28,7 @@ from tests.faults.nodes import (
 )
 from tests.servers import HOST, Chronik
 
+from chronik.broker.partition import Partition
 from chronik.handlers.call import Call, Peer
 from chronik.handlers.router import Router
 from chronik.handlers.table import TABLE
@@ -501,3 +502,36 @@ def test_a_file_that_is_another_users_is_named(server: Chronik) -> None:
     first.chmod(0o000)
     done = start_ordinary("--data", str(data))
     expect_clear(done, f"Error: {first}: Permission denied", "are this user's", str(data))
+
+
+def test_a_node_whose_invariants_are_broken_ends_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Serving on could acknowledge what is not there. The next start reads the disk."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the log is not what it should be")
+
+    async def scenario() -> None:
+        async with node_on(FaultyFiles(), str(tmp_path)) as node:
+            client = await Client.connect(node.port)
+            try:
+                assert await client.create("orders") == 0
+                assert (await client.produce("orders", b"before")).base_offset == 0
+                monkeypatch.setattr(Partition, "written", broken)
+                answer = await client.produce("orders", b"never acknowledged")
+                raise AssertionError(answer)
+            finally:
+                await client.close()
+
+    async def after() -> None:
+        async with node_on(FaultyFiles(), str(tmp_path)) as node:
+            client = await Client.connect(node.port)
+            assert b"before" in (await client.fetch("orders")).records
+            await client.close()
+
+    with pytest.raises(ExceptionGroup) as raised:
+        run(scenario)
+    assert raised.group_contains(RuntimeError, match="the log is not what it should be")
+    monkeypatch.undo()
+    run(after)

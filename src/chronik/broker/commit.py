@@ -76,6 +76,9 @@ class GroupCommit:
         """When the disk was last given something to write."""
         self.urgent_done: Callable[[], None] = lambda: None
         """Called when a cycle is over: whoever gave way to it goes on."""
+        self.broken: Callable[[Exception], None] = _raise_now
+        """Told of an error that is none of the disk's: memory may not be what is on the disk, and
+        producers wait for what never comes. So the node ends, and its next start reads the disk."""
         self._drained: asyncio.Future[None] | None = None
         self.failing: str | None = None
         """What the disk said when it last refused a write; None while it works."""
@@ -200,6 +203,14 @@ class GroupCommit:
             self._drained = None
 
     def _start(self) -> None:
+        try:
+            self._begin_cycle()
+        except Exception as error:  # noqa: BLE001 - it is told to whoever ends the node
+            self.broken(error)
+            if self._queue or self._unsynced:
+                self._loop.call_soon(self._start)  # the others' batches are as good as before
+
+    def _begin_cycle(self) -> None:
         self._scheduled = False
         if self._unsynced:
             self._write_unsynced()
@@ -327,7 +338,11 @@ class GroupCommit:
 
     def _settle_all(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
-            self._settle(outcome)
+            try:
+                self._settle(outcome)
+            except Exception as error:  # noqa: BLE001 - as above
+                outcome.partition.log.failed = True  # the next start reads all of it
+                self.broken(error)
             self.release(outcome.partition)
             if outcome.duration_us > limits.WRITE_ON_LOOP_US_MAX:
                 self.copies.watch(outcome)
@@ -371,6 +386,10 @@ class GroupCommit:
             _HELP.get(number or 0, "check the disk; writes are tried again as they come"),
             exc_info=None if isinstance(error, OSError) else error,
         )
+
+
+def _raise_now(error: Exception) -> None:
+    raise error
 
 
 def _execute(operation: Maintenance, after: Callable[[], None] | None) -> None:

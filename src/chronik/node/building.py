@@ -80,6 +80,7 @@ def build_broker(ground: Ground) -> Broker:
     """Controller, partitions, group commit, coordinators: everything that handlers call."""
     node_id, clock, tracer = ground.settings.node_id, ground.clock, ground.tracer
     commit = GroupCommit(ground.loop, ground.disk, clock, ground.syncing)
+    commit.broken = partial(_end_node, ground.tasks)
     controller = _build_controller(ground)
     controller.watch_leader(partial(trace_controller, tracer))
     turns = Turns(ground.loop, clock, commit.is_urgent)
@@ -154,3 +155,12 @@ def _build_controller(ground: Ground) -> Controller:
         static_configs=ground.static,
     )
     return Controller(ground.disk, ground.store, raft, settings, ground.peers)
+
+
+def _end_node(tasks: asyncio.TaskGroup, error: Exception) -> None:
+    """An invariant is broken: the node's tasks end, with this error as the reason."""
+
+    async def fail() -> None:
+        raise error
+
+    tasks.create_task(fail())

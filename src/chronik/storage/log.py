@@ -167,9 +167,9 @@ class Log:
                 pass
 
     def _check_idle(self) -> None:
-        assert self._outstanding is None, "one operation at a time"
         if self.failed:
             raise LogFailedError(f"{self.directory} must be recovered before it is written again")
+        assert self._outstanding is None, "one operation at a time"
         if self.unsynced is not None:
             raise LogFailedError(f"{self.directory}: the disk has not taken what was written last")
 
