@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.descriptors import open_below, open_sockets
 from tests.net.kit import Calls, answers, framed, request
 
 from chronik.broker.clock import SystemClock
@@ -90,10 +91,6 @@ async def received(client: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 @pytest.fixture(params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
 def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario], None]:
     """Runs a scenario on either loop; afterwards no descriptor is left."""
@@ -101,27 +98,23 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario],
     path.write_bytes(DATA)
     path.with_suffix(".zeros").write_bytes(bytes(SIZE))
 
-    async def limited(scenario: Scenario) -> None:
-        scene = Scene(path)
+    async def limited(scenario: Scenario, scene: Scene) -> None:
         scene.port = await scene.listener.bind(HOST, 0)
         await scene.listener.start()
         async with asyncio.timeout(20):
             await scenario(scene)
+            assert open_sockets(scene.port), "they are seen while they are open"
             await until(lambda: not scene.listener.connections)
         scene.router.calls.clear()
         assert not scene.files.has_readers(scene.path)
         scene.files.close()
         scene.listener.stop_accepting()
 
-    def run(coroutine: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(coroutine)
-
     def played(scenario: Scenario) -> None:
-        run(asyncio.sleep(0))  # the first loop opens what a process keeps
-        before = descriptors()
-        run(limited(scenario))
-        assert descriptors() == before
+        scene = Scene(path)
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(limited(scenario, scene))
+        assert open_below(tmp_path) + open_sockets(scene.port) == []
 
     return played
 
@@ -302,7 +295,6 @@ def test_only_so_much_is_sent_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_slices_are_sent_from_the_file_if_they_are_large(tmp_path: Path) -> None:
     path, size = tmp_path / "segment.log", limits.SENT_FROM_FILE_BYTES_MIN
     path.write_bytes(DATA[: 4 * size])
-    before = descriptors()
     files = OpenFiles(RealFileSystem())
     view = partial(files.view, str(path), size=4 * size, sealed=True)
     (large,) = Read(view(start=3, end=3 + size), size, 0, 0, 3).pieces()
@@ -313,4 +305,4 @@ def test_slices_are_sent_from_the_file_if_they_are_large(tmp_path: Path) -> None
     assert os.pread(large.descriptor, len(large), large.position) == large.view
     del large, small
     assert not files.has_readers(str(path))
-    assert descriptors() == before
+    assert open_below(tmp_path) == []

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.descriptors import open_below
 
 from chronik.sim.disk import SimDisk
 from chronik.storage import volume
@@ -133,12 +134,13 @@ def test_a_file_system_that_gave_up_is_noticed(
 def test_other_file_systems_and_kernels_are_not_relied_on(
     real: RealVolume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_below(tmp_path)
     assert open_volume("/proc") is None
     assert open_volume(str(tmp_path / "nothing")) is None
     monkeypatch.setattr(volume, "LINUX_MIN", (999, 0))
     assert open_volume(str(tmp_path)) is None
-    assert len(os.listdir("/proc/self/fd")) == before, "nothing is left open"
+    assert open_below(tmp_path) == before, "nothing is left open"
+    assert "/proc" not in open_below(Path("/proc"))
 
 
 def test_a_file_system_that_watches_every_sync_has_none(real: RealVolume, tmp_path: Path) -> None:
