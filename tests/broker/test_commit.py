@@ -432,17 +432,21 @@ def test_an_error_that_is_not_the_disks_ends_the_node_and_holds_nobody_else_up()
 
 
 def test_a_batch_that_cannot_be_planned_holds_nobody_else_up() -> None:
+    """Neither those that were planned before it nor those that follow."""
+
     async def scenario() -> None:
-        world = World(2)
+        world = World(3)
         broken: list[Exception] = []
         world.commit.broken = broken.append
-        bad, good = world.partitions
-        world.produce(bad, 0)
+        for number, partition in enumerate(world.partitions):
+            world.produce(partition, number)
+        bad = world.partitions[1]
         bad._pending = [bad._pending[0]._replace(last_offset=-5)]
-        world.produce(good, 1)
         await world.settle()
         assert [type(error) for error in broken] == [AssertionError]
-        assert world.answers == [(1, OK)]
+        assert world.answers == [(0, OK), (2, OK)]
+        assert bad.log.failed
+        assert not any(one.busy for one in world.partitions)
         await world.commit.drain()
 
     run(scenario)

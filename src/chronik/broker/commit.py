@@ -293,6 +293,9 @@ class GroupCommit:
             except OSError as error:
                 self._failed(partition, error)
                 partition.refuse_pending(ErrorCode.KAFKA_STORAGE_ERROR)
+            except Exception as error:  # noqa: BLE001 - as above; those taken before are written
+                partition.log.failed = True
+                self.broken(error)
             else:
                 partition.busy = True
                 writes.append((partition, write))

@@ -55,9 +55,7 @@ class ApiCounters:
     def answered(self, duration_us: int, error_code: int = 0) -> None:
         """Counts one answer; the error is the request's first, 0 where there was none."""
         self.by_error[error_code] = self.by_error.get(error_code, 0) + 1
-        latency = self.latency
-        latency.buckets[bisect_left(LATENCY_BOUNDS_US, duration_us)] += 1
-        latency.sum_us += duration_us
+        self.latency.observe_us(duration_us)
 
 
 class TopicCounters:

@@ -219,7 +219,7 @@ class Partition:
 
     def begin_write(self, now_ms: int) -> Write:
         """Everything that is pending, as one write; or the one that must be synced before it."""
-        if self.log.unsynced is not None and self.is_unsynced:
+        if self.is_unsynced:
             return self.log.retry()
         assert self._pending
         write = self.log.prepare(self._pending, now_ms)
