@@ -290,12 +290,6 @@ class Cluster:
         (result,) = ask(self.any_port(), request).topics
         assert result.error_code == 0, (ErrorCode(result.error_code), result.error_message)
         self.wait_full_isr(topic)
-        eventually(lambda: self._leaders_know(topic), what=f"leaders that know of {topic}")
-
-    def _leaders_know(self, topic: str) -> bool:
-        """Until then a leader refuses what a client sends it by the topic's name."""
-        leaders = {one.leader_id for one in self.partitions(topic).values()}
-        return all(self.partitions(topic, self.ports[node]) for node in leaders)
 
     def delete(self, topic: str, port: int | None = None) -> None:
         request = delete_topics.DeleteTopicsRequest(topic_names=[topic])
@@ -303,10 +297,14 @@ class Cluster:
         assert result.error_code == 0, ErrorCode(result.error_code)
 
     def wait_full_isr(self, topic: str, seconds: float = SECONDS_MAX) -> float:
+        """Until every running node says so: a leader that has not heard of it yet refuses."""
+
         def full() -> bool:
-            found = self.partitions(topic).values()
-            return all(
-                set(one.isr_nodes) == set(one.replica_nodes) and one.leader_id >= 0 for one in found
+            views = [self.partitions(topic, self.ports[node]) for node in self._processes]
+            return all(views) and all(
+                set(one.isr_nodes) == set(one.replica_nodes) and one.leader_id >= 0
+                for view in views
+                for one in view.values()
             )
 
         return eventually(full, seconds, f"a full ISR of {topic}")
