@@ -14,6 +14,7 @@ from chronik.broker.clock import SystemClock
 from chronik.broker.commit import GroupCommit
 from chronik.broker.disk import Disk
 from chronik.broker.metrics import Metrics
+from chronik.broker.outbox import Outbox
 from chronik.broker.partition import Partition
 from chronik.broker.syncing import Syncing
 from chronik.cluster.image import Topic
@@ -144,7 +145,8 @@ class World:
         syncing = Syncing(self.loop, self.kernel, self.clock)
         self.kernel.look = syncing.look
         used = syncing if SYNCED_BY_KERNEL.get() else None
-        self.commit = GroupCommit(self.loop, self.disk, self.clock, used)
+        self.outbox = Outbox()
+        self.commit = GroupCommit(self.loop, self.disk, self.clock, used, self.outbox)
         self.storage = Storage(self.fs)
         self.metrics = Metrics(1)
         self.partitions = [self.new_partition(n, sync=sync) for n in range(partitions)]

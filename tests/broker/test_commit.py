@@ -173,6 +173,35 @@ def test_what_arrives_together_is_written_together() -> None:
     run(scenario)
 
 
+class Client:
+    """Notes how many answers there were each time it sent."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.sent: list[int] = []
+
+    def answered(self, _: ErrorCode) -> None:
+        self._world.outbox.add(self)
+
+    def flush(self) -> None:
+        self.sent.append(len(self._world.answers))
+
+
+def test_the_answers_of_a_cycle_leave_together() -> None:
+    async def scenario() -> None:
+        world = World(8, sync=False)
+        client = Client(world)
+        for partition in world.partitions:
+            for number in range(2):
+                end_offset = world.produce(partition, number) + 1
+                waiters, _ = partition.waiters_for(committed=False)
+                waiters.add(end_offset, client.answered)
+        await world.settle()
+        assert client.sent == [16]
+
+    run(scenario)
+
+
 def test_partitions_are_spread_over_the_disk_threads() -> None:
     async def scenario() -> None:
         world = World(8, workers=4)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from chronik.broker.clock import Clock, SystemClock
+from chronik.broker.outbox import Outbox
 from chronik.handlers.call import Call, Peer
 from chronik.net.budget import Budget
 from chronik.net.connection import Connection
@@ -18,6 +19,7 @@ class FakeTransport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.1", 5), "sockname": ("10.0.0.2", 9092)})
         self.written = bytearray()
+        self.sends = 0
         self._reading = True
         self.aborted = False
         self.closed = False
@@ -26,6 +28,7 @@ class FakeTransport(asyncio.Transport):
         self.written += data
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.sends += 1
         for data in list_of_data:
             self.written += data
 
@@ -79,6 +82,7 @@ class FakeListener:
         self.budget = budget if budget is not None else Budget()
         self.receive_buffer = memoryview(bytearray(size))
         self.frame_pool = FramePool(self.budget)
+        self.outbox = Outbox()
         self.connections: list[Connection] = []
         self.refused: list[int] = []
         self.dropped: list[int] = []

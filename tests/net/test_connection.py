@@ -131,6 +131,26 @@ def test_fm06_answers_leave_in_request_order_whatever_completes_first(order: lis
     assert listener.budget.used == 0
 
 
+@given(st.permutations(range(6)), st.integers(0, 6))
+def test_fm06_answers_that_are_ready_together_leave_together(order: list[int], alone: int) -> None:
+    listener = FakeListener()
+    connection, transport = listener.connect()
+    feed(connection, framed(*[request(n) for n in range(6)]))
+    for n in order[:alone]:
+        listener.router.calls[n].reply((b"body",))
+    before = transport.sends
+
+    def work() -> None:
+        for n in order[alone:]:
+            listener.router.calls[n].reply((b"body",))
+        assert transport.sends == before
+
+    listener.outbox.together(work)
+    assert transport.sends == before + (alone < 6)
+    assert answers(transport.written) == [(n, b"body") for n in range(6)]
+    assert listener.budget.used == 0
+
+
 def test_fm15_a_request_without_answer_leaves_no_gap() -> None:
     listener = FakeListener()
     connection, transport = listener.connect()

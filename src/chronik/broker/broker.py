@@ -15,6 +15,7 @@ from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
 from chronik.broker.metrics import ApiCounters, Metrics
+from chronik.broker.outbox import Outbox
 from chronik.broker.partitions import Partitions
 from chronik.broker.peering import PeerApi, Peers
 from chronik.broker.producer_ids import ProducerIds
@@ -53,6 +54,7 @@ class Broker:
     controller: Controller
     partitions: Partitions
     commit: GroupCommit
+    outbox: Outbox
     fetch_sessions: FetchSessions
     replica_sessions: ReplicaSessions
     producer_ids: ProducerIds

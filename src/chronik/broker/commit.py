@@ -21,6 +21,7 @@ from functools import partial
 from chronik.broker.clock import Clock
 from chronik.broker.copies import Copies
 from chronik.broker.disk import Disk
+from chronik.broker.outbox import Outbox
 from chronik.broker.partition import Partition
 from chronik.broker.syncing import Outcome, Syncing
 from chronik.model import limits
@@ -56,6 +57,7 @@ class GroupCommit:
         disk: Disk,
         clock: Clock,
         syncing: Syncing | None = None,
+        outbox: Outbox | None = None,
     ) -> None:
         self._loop = loop
         self._disk = disk
@@ -64,6 +66,7 @@ class GroupCommit:
         """The kernel, where it syncs without a thread of ours."""
         if syncing is not None:
             syncing.done = self._done
+        self._outbox = outbox if outbox is not None else Outbox()
         self._queue: deque[Partition] = deque()
         self._unsynced: deque[Partition] = deque()
         """Those whose durability is the operating system's."""
@@ -340,6 +343,9 @@ class GroupCommit:
         self._notify_drained()
 
     def _settle_all(self, outcomes: list[Outcome]) -> None:
+        self._outbox.together(partial(self._settle_each, outcomes))
+
+    def _settle_each(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
             try:
                 self._settle(outcome)

@@ -36,7 +36,8 @@ def answer(broker: Broker, call: Call, request: FetchRequest) -> None:
         return
     if session.waiting is not None:
         session.waiting.answer_now()  # its follower has given it up
-    _ReplicaFetch(broker, call, request, session).look()
+    # It may acknowledge what several requests of one client wait for.
+    broker.outbox.together(_ReplicaFetch(broker, call, request, session).look)
 
 
 class _ReplicaFetch:

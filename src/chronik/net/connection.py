@@ -5,6 +5,7 @@ from collections import deque
 from typing import Protocol, cast
 
 from chronik.broker.clock import Clock
+from chronik.broker.outbox import Outbox
 from chronik.handlers.call import Call, Peer
 from chronik.model import limits
 from chronik.net.budget import Budget
@@ -31,6 +32,7 @@ class Host(Protocol):
     budget: Budget
     receive_buffer: memoryview
     frame_pool: FramePool
+    outbox: Outbox
     internal: bool
 
     def admit(self, connection: "Connection") -> bool:
@@ -163,9 +165,14 @@ class Connection(asyncio.BufferedProtocol):
             self._calls.remove(call)
             self._calls.appendleft(call)
         if call is self._calls[0]:
-            self._flush()
+            outbox = self._listener.outbox
+            if outbox.gathers:
+                outbox.add(self)
+            else:
+                self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Sends the answers whose turn it is."""
         out: list[Piece] = []
         calls = self._calls
         while calls and calls[0].answer is not None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from chronik.broker.clock import Clock
+from chronik.broker.outbox import Outbox
 from chronik.handlers.call import Peer
 from chronik.model import limits
 from chronik.net.budget import Budget
@@ -25,6 +26,7 @@ class Listener:
         budget: Budget,
         connections_max: int = limits.CONNECTIONS_MAX,
         *,
+        outbox: Outbox | None = None,
         internal: bool = False,
     ) -> None:
         self.router = router
@@ -32,6 +34,7 @@ class Listener:
         self.budget = budget
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.frame_pool = FramePool(budget)
+        self.outbox = outbox if outbox is not None else Outbox()
         self.connections: set[Connection] = set()
         self.refused_connections = 0
         self.refused_frames = 0

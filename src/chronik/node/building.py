@@ -21,6 +21,7 @@ from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.forwarding import Forwarding
 from chronik.broker.isr import IsrKeeper
 from chronik.broker.metrics import Metrics
+from chronik.broker.outbox import Outbox
 from chronik.broker.partitions import Partitions, Parts
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.recompression import Recompression
@@ -79,7 +80,8 @@ def build_trace(settings: NodeSettings, data_dir: DataDir, clock: Clock) -> Trac
 def build_broker(ground: Ground) -> Broker:
     """Controller, partitions, group commit, coordinators: everything that handlers call."""
     node_id, clock, tracer = ground.settings.node_id, ground.clock, ground.tracer
-    commit = GroupCommit(ground.loop, ground.disk, clock, ground.syncing)
+    outbox = Outbox()
+    commit = GroupCommit(ground.loop, ground.disk, clock, ground.syncing, outbox)
     commit.broken = partial(_end_node, ground.tasks)
     controller = _build_controller(ground)
     controller.watch_leader(partial(trace_controller, tracer))
@@ -110,6 +112,7 @@ def build_broker(ground: Ground) -> Broker:
         controller=controller,
         partitions=partitions,
         commit=commit,
+        outbox=outbox,
         fetch_sessions=FetchSessions(lambda: secrets.randbelow(1 << 31)),
         replica_sessions=ReplicaSessions(ground.loop, lambda: secrets.randbelow(1 << 31)),
         producer_ids=ProducerIds(controller, node_id),

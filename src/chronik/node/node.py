@@ -101,9 +101,14 @@ class Node:
             self._clock,
             Budget(),
             _connections_max(ground.static),
+            outbox=self.broker.outbox,
         )
         self._peer_listener = Listener(
-            Router(self.broker, PEER_TABLE, tasks), self._clock, Budget(), internal=True
+            Router(self.broker, PEER_TABLE, tasks),
+            self._clock,
+            Budget(),
+            outbox=self.broker.outbox,
+            internal=True,
         )
         self._reporting = Reporting(
             self.broker, self._listener, self._maintenance, self._cleaner, self._watch
