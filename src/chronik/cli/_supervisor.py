@@ -26,12 +26,23 @@ class NodePlan:
     port: int
     peer_port: int
     data: str
+    http_port: int | None = None
+    """Of its status page, if it has one."""
 
 
-def plan(nodes: int, port: int, data: str) -> list[NodePlan]:
-    """Clients on the first N ports from `port` on, the nodes among themselves on the N after."""
+def plan(nodes: int, port: int, data: str, http_port: int | None = None) -> list[NodePlan]:
+    """Clients on the first N ports from `port` on, the nodes among themselves on the N after.
+
+    Status pages, where they are wanted, on the N ports from `http_port` on.
+    """
     return [
-        NodePlan(i + 1, port + i, port + nodes + i, os.path.join(data, f"node-{i + 1}"))
+        NodePlan(
+            i + 1,
+            port + i,
+            port + nodes + i,
+            os.path.join(data, f"node-{i + 1}"),
+            None if http_port is None else http_port + i,
+        )
         for i in range(nodes)
     ]
 
@@ -110,6 +121,8 @@ class Supervisor:
         command = [sys.executable, "-m", "chronik", "up", "--host", self._host]
         command += ["--port", str(one.port), "--node-id", str(one.node_id), "--data", one.data]
         command += ["--peer-port", str(one.peer_port), "--peers", peers(self._plans, self._host)]
+        if one.http_port is not None:
+            command += ["--http-port", str(one.http_port)]
         if ready_fd is not None:
             command += ["--ready-fd", str(ready_fd)]
         with log_file:
@@ -147,6 +160,9 @@ class Supervisor:
                 f"pid {self._children[one.node_id].pid}, data and node.log in {one.data}",
                 err=True,
             )
+            if one.http_port is not None:
+                page = f"http://{self._host}:{one.http_port}/"
+                click.echo(f"          status page on {page}", err=True)
         click.echo(
             f"Try it:  chronik topic create orders --partitions 3 --replication "
             f"{len(self._plans)} --bootstrap {bootstrap}\n"

@@ -16,6 +16,9 @@ from chronik.model.settings import Durability, NodeSettings, TraceMode
 
 SWITCH_INTERVAL_S = 0.0005
 """How long a busy event loop may keep a disk thread from going on (Python's own value is 5 ms)."""
+OF_ONE_NODE = ("node_id", "peers", "peer_port", "advertise")
+"""Options that say which node of which cluster this is: `--nodes` decides it for all of them."""
+PORT_LAST = 65535
 
 
 @click.command("up")
@@ -47,7 +50,9 @@ SWITCH_INTERVAL_S = 0.0005
 @click.option("--node-id", default=1, show_default=True, type=click.IntRange(0))
 @click.option("--advertise", metavar="HOST[:PORT]", help="What clients are told to connect to.")
 @click.option(
-    "--http-port", type=click.IntRange(0, 65535), help="Status page, /health and /metrics."
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    help="Status page, /health and /metrics; with --nodes that of node i is on HTTP_PORT + i - 1.",
 )
 @click.option(
     "--trace",
@@ -65,7 +70,9 @@ SWITCH_INTERVAL_S = 0.0005
 )
 @click.option("--verbose", "-v", is_flag=True, help="Log what is usually kept quiet.")
 @click.option("--ready-fd", type=int, hidden=True, help="Written to once the node serves.")
+@click.pass_context
 def command(
+    context: click.Context,
     host: str,
     port: int,
     data: str,
@@ -82,12 +89,15 @@ def command(
     ready_fd: int | None,
 ) -> None:
     """Start a node, or a cluster of them, in the foreground; Ctrl-C stops it."""
-    advertised_host, advertised_port = _advertised(host, advertise)
     static = _configs(configs)
     if nodes > 1:
+        _refuse_options_of_one_node(context)
+        _refuse_addresses(nodes, host, port, http_port)
         options = ["--durability", durability, "--trace", trace]
         options += [f"--set={key}={value}" for key, value in static]
-        sys.exit(_cluster(nodes, host, port, data, [*options, *(["-v"] if verbose else [])]))
+        options += ["-v"] if verbose else []
+        sys.exit(_cluster(nodes, host, port, http_port, data, options))
+    advertised_host, advertised_port = _advertised(host, advertise)
     settings = NodeSettings(
         data_dir=data,
         node_id=node_id,
@@ -137,20 +147,65 @@ def _peers(given: str | None, node_id: int) -> tuple[tuple[int, str, int], ...]:
     return found
 
 
-def _cluster(nodes: int, host: str, port: int, data: str, options: list[str]) -> int:
-    from chronik.cli._supervisor import Supervisor, plan
+def _refuse_options_of_one_node(context: click.Context) -> None:
+    from click.core import ParameterSource
 
+    for name in OF_ONE_NODE:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} is for one node, and --nodes starts several, which it "
+                "numbers and connects itself: to choose that for each, start each with "
+                "'chronik node --config FILE'"
+            )
+
+
+def _refuse_addresses(nodes: int, host: str, port: int, http_port: int | None) -> None:
+    """All ports are known before a node starts: the nodes name each other's to each other."""
+    if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - it is refused
+        raise click.UsageError(
+            f"--host {host} is no address that a client can connect to, and --nodes tells clients "
+            "the one that it listens on: choose an address of this machine, or start each node "
+            "with 'chronik node --config FILE', which may advertise another"
+        )
     if not port:
         raise click.UsageError("--nodes needs a fixed --port: the nodes take the ports after it")
-    if port + 2 * nodes - 1 > 65535:
+    if port + 2 * nodes - 1 > PORT_LAST:
         raise click.UsageError(
             f"--port {port}: {nodes} nodes take {2 * nodes} ports from there on, and the last "
-            f"port there is is 65535: choose one up to {65536 - 2 * nodes}"
+            f"port there is is {PORT_LAST}: choose one up to {PORT_LAST + 1 - 2 * nodes}"
         )
+    if http_port is not None:
+        _refuse_http_port(nodes, port, http_port)
+
+
+def _refuse_http_port(nodes: int, port: int, http_port: int) -> None:
+    after = port + 2 * nodes
+    first, last = after, PORT_LAST + 1 - nodes
+    if first > last:
+        first, last = 1, port - nodes
+    choose = f"choose one from {first} to {last}"
+    if not http_port:
+        raise click.UsageError(
+            "--nodes needs a fixed --http-port: the status pages take the ports from there on, "
+            f"one for each node; {choose}"
+        )
+    if http_port + nodes - 1 > PORT_LAST or port - nodes < http_port < after:
+        raise click.UsageError(
+            f"--http-port {http_port}: the status pages of {nodes} nodes take {nodes} ports from "
+            f"there on, up to {PORT_LAST} and beside {port} to {after - 1}, which the nodes take "
+            f"themselves: {choose}"
+        )
+
+
+def _cluster(
+    nodes: int, host: str, port: int, http_port: int | None, data: str, options: list[str]
+) -> int:
+    from chronik.cli._supervisor import Supervisor, plan
+
     defaults = [f"--set=default.replication.factor={min(3, nodes)}"]
     if not any(option.startswith("--set=min.insync.replicas") for option in options):
         defaults.append(f"--set=min.insync.replicas={min(2, nodes)}")
-    return Supervisor(plan(nodes, port, data), host, [*defaults, *options]).run()
+    return Supervisor(plan(nodes, port, data, http_port), host, [*defaults, *options]).run()
 
 
 def _has_port(address: str) -> bool:
