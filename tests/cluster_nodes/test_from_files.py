@@ -1,0 +1,131 @@
+"""A follower that is far behind gets what is committed from the leader's files (ADR 14)."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.nodes import Client, run
+
+from chronik.broker.partition import Partition
+from chronik.lab.cluster import free_ports
+from chronik.model.errors import ErrorCode
+from chronik.model.settings import NodeSettings
+from chronik.node.node import Node
+from chronik.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from chronik.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+
+pytestmark = pytest.mark.integration
+
+HOST = "127.0.0.1"
+TOPIC = "orders"
+VALUE_BYTES = 500_000
+BATCHES = 16
+
+
+@pytest.fixture
+def sent_from_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each call of `sendfile`, by whichever node of this process."""
+    sent: list[int] = []
+    sendfile = os.sendfile
+
+    def noted(*arguments: Any) -> int:
+        count = sendfile(*arguments)
+        sent.append(count)
+        return count
+
+    monkeypatch.setattr(os, "sendfile", noted)
+    return sent
+
+
+@contextlib.asynccontextmanager
+async def two_nodes(directory: Path) -> AsyncIterator[list[Node]]:
+    """Both in this process and on its loop: what they do can be looked at."""
+    first = free_ports(2)
+    peers = ((1, HOST, first), (2, HOST, first + 1))
+    async with asyncio.TaskGroup() as tasks:
+        nodes = []
+        for node_id, _, port in peers:
+            settings = NodeSettings(
+                data_dir=str(directory / f"node-{node_id}"),
+                node_id=node_id,
+                port=0,
+                peer_port=port,
+                peers=peers,
+                durability="os",
+            )
+            nodes.append(Node(settings, tasks))
+        try:
+            await asyncio.gather(*[node.start() for node in nodes])
+            yield nodes
+        finally:
+            await asyncio.gather(*[node.stop() for node in nodes])
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():  # noqa: ASYNC110 - what is waited for knows no event
+        await asyncio.sleep(0.005)
+
+
+def partition_of(node: Node) -> Partition | None:
+    return node.broker.partitions.find(TOPIC, None, 0)[0]
+
+
+async def filled(leader: Client) -> None:
+    """A topic of the first node alone, with all that it is going to hold."""
+    alone = CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
+    topic = CreatableTopic(
+        name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[alone]
+    )
+    answer = await leader.ask(CreateTopicsRequest(topics=[topic]))
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    for number in range(BATCHES):
+        answer = await leader.produce(TOPIC, bytes([number]) * VALUE_BYTES)
+        assert answer.error_code == ErrorCode.NONE
+
+
+async def followed(leader: Client) -> None:
+    """The second node is told to follow: it has nothing of what is committed."""
+    both = ReassignablePartition(partition_index=0, replicas=[1, 2])
+    topics = [ReassignableTopic(name=TOPIC, partitions=[both])]
+    answer = await leader.ask(AlterPartitionReassignmentsRequest(topics=topics))
+    assert answer.error_code == answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def log_bytes(directory: Path, node_id: int) -> bytes:
+    folder = directory / f"node-{node_id}" / "topics" / f"{TOPIC}-0"
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def test_a_follower_far_behind_gets_files(tmp_path: Path, sent_from_files: list[int]) -> None:
+    async def scenario() -> None:
+        async with two_nodes(tmp_path) as (one, two):
+            leader = await Client.connect(one.port)
+            await filled(leader)
+            assert partition_of(two) is None
+            assert not sent_from_files, "nobody has fetched anything"
+            await followed(leader)
+            await until(lambda: has_all(two))
+            await leader.close()
+
+    run(scenario)
+    expected = log_bytes(tmp_path, 1)
+    assert len(expected) > BATCHES * VALUE_BYTES
+    assert log_bytes(tmp_path, 2) == expected
+    assert sum(sent_from_files) > len(expected) // 2, "but for what waits for the socket"
+
+
+def has_all(node: Node) -> bool:
+    partition = partition_of(node)
+    return partition is not None and partition.state.high_watermark == BATCHES
