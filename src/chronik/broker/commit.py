@@ -12,8 +12,6 @@ write and sync it while it is synced here (Raft thesis, 10.2.1).
 """
 
 import asyncio
-import errno
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -23,6 +21,7 @@ from chronik.broker.copies import Copies
 from chronik.broker.disk import Disk
 from chronik.broker.outbox import Outbox
 from chronik.broker.partition import Partition
+from chronik.broker.refusals import say_refused
 from chronik.broker.syncing import Outcome, Syncing
 from chronik.model import limits
 from chronik.model.errors import ErrorCode
@@ -35,15 +34,6 @@ from chronik.storage.operations import (
     Truncation,
 )
 from chronik.storage.write import Write
-
-log = logging.getLogger(__name__)
-
-_HELP = {
-    errno.ENOSPC: "free some space; writes go on by themselves",
-    errno.EROFS: "the file system is read-only; remount it, writes go on by themselves",
-    errno.EDQUOT: "the disk quota is used up; raise it, writes go on by themselves",
-}
-
 
 Maintenance = Checkpoint | Deletion | Reset | StartAdvance | Swap | Truncation
 
@@ -384,17 +374,8 @@ class GroupCommit:
     def _failed(self, partition: Partition, error: Exception) -> None:
         self.failures += 1
         already, self.failing = self.failing, str(error)
-        if already is not None:
-            return  # one line per outage, not one per request
-        number = error.errno if isinstance(error, OSError) else None
-        log.error(
-            "cannot write %s-%d: %r: %s",
-            partition.topic,
-            partition.index,
-            error,
-            _HELP.get(number or 0, "check the disk; writes are tried again as they come"),
-            exc_info=None if isinstance(error, OSError) else error,
-        )
+        if already is None:  # one line per outage, not one per request
+            say_refused(partition, error)
 
 
 def _raise_now(error: Exception) -> None:

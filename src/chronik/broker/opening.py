@@ -1,4 +1,4 @@
-"""Opening one partition's directory at the start of a node: log, topic id, producers. Blocking."""
+"""Opening partitions' directories at the start of a node: log, topic id, producers. Blocking."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,6 +76,24 @@ def open_partition(
     _tell(name, report)
     producers = rebuilt_producers(recovered, report=report)
     return Opened(recovered, producers, report.checkpointed_to)
+
+
+def open_all(
+    storage: Storage,
+    topics_dir: str,
+    wanted: Iterable[tuple[Topic, int]],
+    points: Mapping[str, int],
+    present: set[str],
+    *,
+    clean: bool,
+) -> list[Opened | None]:
+    """In that order, None for those that have no directory, or one of a deleted namesake."""
+    return [
+        open_partition(storage, topics_dir, topic, index, points, clean=clean)
+        if log_name(topic.name, index) in present
+        else None
+        for topic, index in wanted
+    ]
 
 
 def _belongs(fs: FileSystem, directory: str, topic: Topic) -> bool:

@@ -16,7 +16,7 @@ from chronik.broker.controller import Controller
 from chronik.broker.disk import Disk
 from chronik.broker.evidence import trace_assignment
 from chronik.broker.metrics import Metrics
-from chronik.broker.opening import Opened, open_partition
+from chronik.broker.opening import Opened, open_all
 from chronik.broker.partition import Partition
 from chronik.broker.removal import Removals
 from chronik.broker.status import PartitionStatus
@@ -201,17 +201,10 @@ class Partitions:
         parts, image = self._parts, self._image
         assert image is not None
 
-        def open_all() -> list[Opened | None]:
-            return [
-                open_partition(
-                    parts.storage, parts.data_dir.topics, topic, index, points, clean=clean
-                )
-                if log_name(topic.name, index) in present
-                else None
-                for topic, index in chunk
-            ]
-
-        for (topic, index), opened in zip(chunk, await parts.disk.run(open_all), strict=True):
+        opening = partial(
+            open_all, parts.storage, parts.data_dir.topics, chunk, points, present, clean=clean
+        )
+        for (topic, index), opened in zip(chunk, await parts.disk.run(opening), strict=True):
             self._add(topic, index, image, opened)
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:

@@ -1,19 +1,19 @@
 """A disk in memory that keeps only what was synced: a `storage.fs.FileSystem` for tests.
 
-Every change waits in a list until `fdatasync` (a file's bytes) or `fsync_dir` (a directory's names)
-makes it durable. `crash` keeps a random part of what waits: none, a prefix, any subset, writes torn
-at any byte or filled with zeros. Real disks are kinder; code that survives this survives them.
+Every change waits in a list (`inodes.py`) until `fdatasync` (a file's bytes) or `fsync_dir` (a
+directory's names) makes it durable, and `crash` keeps a random part of what waits. Calls can be
+made to fail, the power to go, the disk to be full.
 """
 
 import errno
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
 
+from chronik.sim.inodes import Change, Directory, File, Names, removal
 from chronik.wire.records import Buffer
 
 MUTATIONS = ("create", "pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir")
@@ -22,64 +22,6 @@ SYNCS = ("fdatasync", "fsync_dir", "syncfs")
 
 class PowerCutError(Exception):
     """The power is gone: no call works until `SimDisk.crash` says what is left."""
-
-
-@dataclass(slots=True)
-class _Change:
-    """A write at a position, or a cut (`data` is None) to a size."""
-
-    position: int
-    data: bytes | None
-
-    def apply(self, content: bytearray) -> None:
-        if self.data is None:
-            del content[self.position :]
-        gap = self.position - len(content)
-        if gap > 0:
-            content.extend(bytes(gap))
-        if self.data is not None:
-            content[self.position : self.position + len(self.data)] = self.data
-
-
-@dataclass(slots=True, eq=False)
-class _File:
-    content: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    pending: list[_Change] = field(default_factory=list)
-    unreported: int = 0
-    """What the next fdatasync says: the error of a write that nobody was told of."""
-
-    def change(self, change: _Change) -> None:
-        change.apply(self.content)
-        self.pending.append(change)
-
-    def sync(self) -> None:
-        for change in self.pending:
-            change.apply(self.durable)
-        self.pending.clear()
-
-    def forget_writes(self) -> None:
-        self.pending = [change for change in self.pending if change.data is None]
-
-
-T = TypeVar("T")
-Names = dict[str, "_File | _Directory"]
-
-
-@dataclass(slots=True, eq=False)
-class _Directory:
-    names: Names = field(default_factory=dict)
-    durable: Names = field(default_factory=dict)
-    pending: list[Callable[[Names], None]] = field(default_factory=list)
-
-    def change(self, change: Callable[[Names], None]) -> None:
-        change(self.names)
-        self.pending.append(change)
-
-    def sync(self) -> None:
-        for change in self.pending:
-            change(self.durable)
-        self.pending.clear()
 
 
 @dataclass(slots=True)
@@ -108,8 +50,8 @@ class SimDisk:
         """Directories that are file systems of their own."""
         self.write_errors: Counter[str] = Counter()
         """By file system: writes that failed while nobody waited, or in a sync of the whole."""
-        self._root = _Directory()
-        self._open: dict[int, _File] = {}
+        self._root = Directory()
+        self._open: dict[int, File] = {}
         self._next_handle = 1
         self._faults: list[_Fault] = []
 
@@ -129,7 +71,7 @@ class SimDisk:
         self._open.clear()
         self.heal()
         self.power_cut_after = None
-        self._crash_directory(self._root, rng)
+        self._root.crash(rng)
 
     def corrupt(self, path: str, position: int, mask: int = 0x01) -> None:
         """Flips bits of one durable byte, as a bad sector or cable would."""
@@ -149,7 +91,7 @@ class SimDisk:
     @property
     def used_bytes(self) -> int:
         """Bytes of all files that have a name."""
-        return _used(self._root)
+        return self._root.used_bytes
 
     @property
     def open_handles(self) -> int:
@@ -167,7 +109,7 @@ class SimDisk:
         directory, name = self._parent(path)
         if name in directory.names:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        file = _File()
+        file = File()
         directory.change(lambda names: names.__setitem__(name, file))
         return self._handle(file)
 
@@ -183,7 +125,7 @@ class SimDisk:
         if data and room <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         data = data[:room]
-        inode.change(_Change(position, data))
+        inode.change(Change(position, data))
         return len(data)
 
     def pread(self, file: int, size: int, position: int) -> bytes:
@@ -216,7 +158,7 @@ class SimDisk:
 
     def truncate(self, file: int, size: int) -> None:
         self._count("truncate")
-        self._open[file].change(_Change(size, None))
+        self._open[file].change(Change(size, None))
 
     def rename(self, old: str, new: str) -> None:
         self._count("rename")
@@ -235,7 +177,7 @@ class SimDisk:
         self._count("unlink")
         self._file(path)
         directory, name = self._parent(path)
-        directory.change(_removal(name))
+        directory.change(removal(name))
 
     def listdir(self, path: str) -> list[str]:
         self._count("listdir")
@@ -246,7 +188,7 @@ class SimDisk:
         parent, name = self._parent(path)
         if name in parent.names:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        made = _Directory()
+        made = Directory()
         parent.change(lambda names: names.__setitem__(name, made))
 
     def rmdir(self, path: str) -> None:
@@ -254,7 +196,7 @@ class SimDisk:
         if self._directory(path).names:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         parent, name = self._parent(path)
-        parent.change(_removal(name))
+        parent.change(removal(name))
 
     def fsync_dir(self, path: str) -> None:
         self._count("fsync_dir")
@@ -283,22 +225,22 @@ class SimDisk:
         for path, node in self._walk("", self._root):
             if self.mount_of(path) != mount:
                 continue
-            if isinstance(node, _Directory):
+            if isinstance(node, Directory):
                 node.sync()
             elif node.pending:
                 self._write_back(node, mount)
 
     # Inside.
 
-    def _walk(self, path: str, directory: _Directory) -> Iterator[tuple[str, _File | _Directory]]:
+    def _walk(self, path: str, directory: Directory) -> Iterator[tuple[str, File | Directory]]:
         yield path or "/", directory
         for name, node in directory.names.items():
-            if isinstance(node, _Directory):
+            if isinstance(node, Directory):
                 yield from self._walk(f"{path}/{name}", node)
             else:
                 yield f"{path}/{name}", node
 
-    def _write_back(self, file: _File, mount: str) -> None:
+    def _write_back(self, file: File, mount: str) -> None:
         try:
             self._count("syncfs")
         except OSError as error:
@@ -306,7 +248,7 @@ class SimDisk:
         else:
             file.sync()
 
-    def _lose(self, file: _File, mount: str, error: int) -> None:
+    def _lose(self, file: File, mount: str, error: int) -> None:
         file.unreported = error
         self.write_errors[mount] += 1
         if self.forgets_failed_syncs:
@@ -328,54 +270,43 @@ class SimDisk:
                 fault.times -= 1
                 raise OSError(fault.error, os.strerror(fault.error))
 
-    def _handle(self, file: _File) -> int:
+    def _handle(self, file: File) -> int:
         handle = self._next_handle
         self._next_handle += 1
         self._open[handle] = file
         return handle
 
-    def _room(self, inode: _File, position: int) -> int:
+    def _room(self, inode: File, position: int) -> int:
         if self.capacity_bytes is None:
             return 2**62
         # Bytes that replace others need no room.
         return self.capacity_bytes - self.used_bytes + max(0, len(inode.content) - position)
 
-    def _lookup(self, path: str) -> _File | _Directory:
-        node: _File | _Directory = self._root
+    def _lookup(self, path: str) -> File | Directory:
+        node: File | Directory = self._root
         for name in path.strip("/").split("/"):
             if not name:
                 continue
-            if not isinstance(node, _Directory) or name not in node.names:
+            if not isinstance(node, Directory) or name not in node.names:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             node = node.names[name]
         return node
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> File:
         node = self._lookup(path)
-        if not isinstance(node, _File):
+        if not isinstance(node, File):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         node = self._lookup(path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Directory, str]:
+    def _parent(self, path: str) -> tuple[Directory, str]:
         head, _, name = path.rpartition("/")
         return self._directory(head), name
-
-    def _crash_directory(self, directory: _Directory, rng: Random) -> None:
-        for change in _survivors(directory.pending, rng):
-            change(directory.durable)
-        directory.pending.clear()
-        directory.names = dict(directory.durable)
-        for node in directory.names.values():
-            if isinstance(node, _Directory):
-                self._crash_directory(node, rng)
-            else:
-                _crash_file(node, rng)
 
 
 class SimVolume:
@@ -400,48 +331,3 @@ class SimVolume:
 
     def close(self) -> None:
         self.is_open = False
-
-
-def _removal(name: str) -> Callable[[Names], None]:
-    def change(names: Names) -> None:
-        names.pop(name, None)
-
-    return change
-
-
-def _crash_file(file: _File, rng: Random) -> None:
-    for change in _survivors(file.pending, rng):
-        _tear(change, rng).apply(file.durable)
-    file.pending.clear()
-    file.unreported = 0
-    file.content = bytearray(file.durable)
-
-
-def _survivors(pending: list[T], rng: Random) -> list[T]:
-    match rng.randrange(4):
-        case 0:
-            return []
-        case 1:
-            return list(pending)
-        case 2:
-            return pending[: rng.randint(0, len(pending))]
-        case _:
-            return [change for change in pending if rng.randrange(2)]
-
-
-def _tear(change: _Change, rng: Random) -> _Change:
-    if not change.data or rng.randrange(2):
-        return change
-    cut = rng.randrange(len(change.data) + 1)
-    torn = change.data[:cut]
-    if rng.randrange(2):
-        # The size reached the disk, the bytes did not.
-        torn += bytes(len(change.data) - cut)
-    return _Change(change.position, torn)
-
-
-def _used(directory: _Directory) -> int:
-    return sum(
-        _used(node) if isinstance(node, _Directory) else len(node.content)
-        for node in directory.names.values()
-    )

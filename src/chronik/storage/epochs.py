@@ -29,6 +29,12 @@ class EpochCache:
         """(epoch, start offset), oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
+    def after(self, new: list[tuple[int, int]], base_offset: int) -> list[tuple[int, int]]:
+        """The entries that there are once `new` ones write from `base_offset` on."""
+        if not new:
+            return self.entries()
+        return [entry for entry in self.entries() if entry[1] < base_offset] + new
+
     @property
     def latest(self) -> int:
         """The youngest epoch; -1 where the log knows none."""

@@ -6,9 +6,7 @@ operation per log is outstanding at a time. What grows the log changes memory af
 shrinks it changes memory first, so that nobody reads what is being removed.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 
 from chronik.storage.append import PlacedBatch, Planner
 from chronik.storage.compaction_swap import Cleaned, Swap
@@ -23,12 +21,10 @@ from chronik.storage.operations import (
     Truncation,
 )
 from chronik.storage.retention import Retention, expired_segments
-from chronik.storage.segment import LogConfig, Read, Segment, Storage
+from chronik.storage.segment import LogConfig, Read, Segment, Storage, segment_number
 from chronik.storage.timestamps import TimestampOffset, first_at_or_after, largest
 from chronik.storage.write import Repair, Write
 from chronik.wire.records import BatchHeader
-
-_BASE_OFFSET = attrgetter("base_offset")
 
 
 class Log:
@@ -97,13 +93,9 @@ class Log:
         for batch in batches:
             planner.add(batch, may_begin_before_end=empty and not write.size)
         if write.seals:
-            write.epochs = self._epochs_after(write)
+            write.epochs = self.epochs.after(write.new_epochs, write.base_offset)
         self._outstanding = write
         return write
-
-    def _epochs_after(self, write: Write) -> list[tuple[int, int]]:
-        known = [entry for entry in self.epochs.entries() if entry[1] < write.base_offset]
-        return known + write.new_epochs if write.new_epochs else self.epochs.entries()
 
     def expose(self, write: Write) -> None:
         """It was executed, not synced: readable, though a power cut may yet take it."""
@@ -235,7 +227,7 @@ class Log:
         end_offset = min(end_offset, self.end_offset)
         number = len(self.segments) - 1
         if number >= 0 and offset < self.segments[number].base_offset:
-            number = self._segment_number(offset)  # most read the newest
+            number = segment_number(self.segments, offset)  # most read the newest
         while offset < end_offset and 0 <= number < len(self.segments):
             segment = self.segments[number]
             if segment.base_offset >= end_offset:
@@ -251,7 +243,7 @@ class Log:
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
         """Headers of the batches from `offset` on, for replay after a producer snapshot. Blocks."""
-        for segment in self.segments[self._segment_number(offset) :]:
+        for segment in self.segments[segment_number(self.segments, offset) :]:
             position = segment.loaded_index().position_of(offset)
             for _, header in segment.headers(position):
                 if header.last_offset >= offset:
@@ -273,10 +265,6 @@ class Log:
         """Where a follower's log stops being a beginning of this one (KIP-595); None: it is one."""
         return self.epochs.divergence(last_epoch, offset, self.start_offset, self.end_offset)
 
-    def _segment_number(self, offset: int) -> int:
-        """The segment whose range holds `offset`; 0 where there is none."""
-        return max(bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1, 0)
-
     def _segment_end(self, number: int) -> int:
         following = number + 1
         if following < len(self.segments):
@@ -291,7 +279,7 @@ class Log:
             return self.reset_to(offset)
         self._check_idle()
         offset = min(offset, self.end_offset)
-        number = self._segment_number(offset)
+        number = segment_number(self.segments, offset)
         truncation = Truncation(self.storage, self.directory, offset)
         truncation.repair = self._repair
         if self.segments and offset < self.end_offset:
@@ -299,8 +287,7 @@ class Log:
         kept = number + 1 if truncation.cut is not None or offset == self.end_offset else number
         truncation.dropped = self.segments[kept:]
         del self.segments[kept:]
-        for segment in truncation.dropped:
-            self.storage.forget_index(segment.path)
+        self.storage.forget_indexes(truncation.dropped)
         self.size = sum(segment.size for segment in self.segments)
         self.end_offset = max(truncation.end_offset, self.start_offset)
         self.truncations, self.first_dirty_offset = self.truncations + 1, 0
@@ -313,8 +300,7 @@ class Log:
         reset = Reset(self.storage, self.directory, offset, self.segments)
         self._begin(reset)
         reset.repair = self._repair
-        for old in self.segments:
-            self.storage.forget_index(old.path)
+        self.storage.forget_indexes(self.segments)
         self.segments = []
         self.start_offset = self.end_offset = offset
         self.truncations, self.first_dirty_offset = self.truncations + 1, 0
@@ -354,8 +340,7 @@ class Log:
         self._begin(deletion)
         deletion.repair, deletion.previous_start = self._repair, self.start_offset
         del self.segments[:count]
-        for segment in gone:
-            self.storage.forget_index(segment.path)
+        self.storage.forget_indexes(gone)
         self.size -= sum(segment.size for segment in gone)
         self.start_offset = start
         return deletion

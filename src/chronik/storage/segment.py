@@ -4,8 +4,10 @@
 a gap). Its `.index` and `.timeindex` lie next to it; both can be built again from the log file.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from chronik.model.limits import SEALED_INDEX_BYTES_MAX, SENT_FROM_FILE_BYTES_MIN
@@ -28,6 +30,7 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 HEADER_WINDOW_BYTES = 4096
 """Read at once when batch headers are walked: many small batches, or one header of a large one."""
+_BASE_OFFSET = attrgetter("base_offset")
 
 
 class LogConfig(NamedTuple):
@@ -70,6 +73,11 @@ class Storage:
         index = self._indexes.pop(path, None)
         if index is not None:
             self._index_bytes -= index.memory
+
+    def forget_indexes(self, segments: "Iterable[Segment]") -> None:
+        """Drops the indexes of segments that are gone."""
+        for segment in segments:
+            self.forget_index(segment.path)
 
 
 class Read(NamedTuple):
@@ -308,6 +316,11 @@ class Segment:
 def span_of(position: int, header: BatchHeader) -> Span:
     """What the index needs of a batch."""
     return Span(header.base_offset, header.last_offset, header.max_timestamp, position, header.size)
+
+
+def segment_number(segments: list[Segment], offset: int) -> int:
+    """The one of a log's segments whose range holds `offset`; 0 where there is none."""
+    return max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0)
 
 
 def index_paths(directory: str, base_offset: int) -> tuple[str, str]:
