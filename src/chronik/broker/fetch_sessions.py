@@ -65,8 +65,10 @@ class FetchSession:
         """True when the client does not know these numbers yet; they count as told from now on."""
         if key not in self.partitions:
             return True
-        sent = self.sent.setdefault(key, Sent())
-        if (sent.high_watermark, sent.log_start) == (high_watermark, log_start):
+        sent = self.sent.get(key)
+        if sent is None:
+            sent = self.sent[key] = Sent()
+        if sent.high_watermark == high_watermark and sent.log_start == log_start:
             return False
         sent.high_watermark, sent.log_start = high_watermark, log_start
         return True

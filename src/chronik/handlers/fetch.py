@@ -9,7 +9,7 @@ Not done: transactions (every committed record is stable).
 from asyncio import TimerHandle
 
 from chronik.broker.broker import Broker
-from chronik.broker.fetch_sessions import FetchContext, SessionError, key_of
+from chronik.broker.fetch_sessions import FetchContext, FetchSession, SessionError, key_of
 from chronik.broker.nearest import nearest
 from chronik.broker.partition import OffsetError, Partition
 from chronik.handlers.call import Call
@@ -267,30 +267,9 @@ class _Fetch:
 
     def _told(self) -> list[tuple[str | bytes, list[FetchResult]]]:
         """Within a session only what is new; otherwise every partition that was asked for."""
-        session, incremental = self._context.session, self._context.incremental
-        if session is None:
-            return self._told_all()
+        session = self._context.session
         told: dict[str | bytes, list[FetchResult]] = {}
-        served = []
-        for wanted, result in self._results:
-            key = key_of(wanted)
-            if result.records:
-                served.append(key)
-                self._count_served(wanted, sum(map(len, result.records)))
-            if (
-                session.is_news(key, result.high_watermark, result.log_start_offset)
-                or result.records
-                or result.error_code
-                or result.preferred_read_replica >= 0
-                or not incremental
-            ):
-                told.setdefault(key[0], []).append(result)
-        session.served(served)
-        return list(told.items())
-
-    def _told_all(self) -> list[tuple[str | bytes, list[FetchResult]]]:
-        told: dict[str | bytes, list[FetchResult]] = {}
-        for wanted, result in self._results:
+        for wanted, result in self._results if session is None else self._news(session):
             if result.records:
                 self._count_served(wanted, sum(map(len, result.records)))
             topic = wanted.topic_id if wanted.topic_id is not None else wanted.topic or ""
@@ -299,6 +278,27 @@ class _Fetch:
             else:
                 told[topic] = [result]
         return list(told.items())
+
+    def _news(self, session: FetchSession) -> list[tuple[FetchPartition, FetchResult]]:
+        """What the client does not know yet; all of it where the session has just begun."""
+        is_news, has_begun = session.is_news, not self._context.incremental
+        news, served = [], []
+        for one in self._results:
+            wanted, result = one
+            key = key_of(wanted)
+            if result.records:
+                served.append(key)
+            if (
+                is_news(key, result.high_watermark, result.log_start_offset)
+                or result.records
+                or result.error_code
+                or result.preferred_read_replica >= 0
+                or has_begun
+            ):
+                news.append(one)
+        if served:
+            session.served(served)
+        return news
 
     def _count_served(self, wanted: FetchPartition, size: int) -> None:
         partition, _ = self._broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
