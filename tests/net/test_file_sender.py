@@ -101,14 +101,18 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario],
     async def limited(scenario: Scenario, scene: Scene) -> None:
         scene.port = await scene.listener.bind(HOST, 0)
         await scene.listener.start()
-        async with asyncio.timeout(20):
-            await scenario(scene)
-            assert open_sockets(scene.port), "they are seen while they are open"
-            await until(lambda: not scene.listener.connections)
+        try:
+            async with asyncio.timeout(20):
+                await scenario(scene)
+                assert open_sockets(scene.port), "they are seen while they are open"
+                await until(lambda: not scene.listener.connections)
+        finally:
+            scene.listener.stop_accepting()
+            for connection in scene.listener.connections:
+                connection._hang_up()  # uvloop does not end while a failed test has one open
         scene.router.calls.clear()
         assert not scene.files.has_readers(scene.path)
         scene.files.close()
-        scene.listener.stop_accepting()
 
     def played(scenario: Scenario) -> None:
         scene = Scene(path)
