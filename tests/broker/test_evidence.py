@@ -3,7 +3,14 @@
 from types import SimpleNamespace
 from typing import Any
 
-from chronik.broker.evidence import trace_append, trace_durable
+from chronik.broker.evidence import (
+    APPENDED,
+    FOLLOWER_APPENDED,
+    trace_append,
+    trace_durable,
+    trace_replicated,
+    trace_watermark,
+)
 from chronik.trace.events import EventKind, TraceEvent
 from chronik.trace.tracer import Tracer
 
@@ -21,7 +28,8 @@ def test_an_append() -> None:
         record_count=6, producer_id=11, producer_epoch=12, base_sequence=13
     )
     seen = tracer()
-    trace_append(seen, EventKind.APPENDED, PARTITION, appended, header)
+    trace_append(seen, APPENDED, PARTITION, appended, header)
+    trace_append(seen, FOLLOWER_APPENDED, PARTITION, appended, header)
     expected = TraceEvent(
         time_ns=1_000,
         mono_ns=10,
@@ -40,7 +48,8 @@ def test_an_append() -> None:
         producer_epoch=12,
         base_sequence=13,
     )
-    assert seen.events() == [expected]
+    followed = expected._replace(kind=EventKind.FOLLOWER_APPENDED)
+    assert seen.events() == [expected, followed]
 
 
 def test_what_the_disk_has_and_the_watermark_that_moved_by_it() -> None:
@@ -56,3 +65,25 @@ def test_a_watermark_that_stayed_is_no_event() -> None:
     seen = tracer()
     trace_durable(seen, PARTITION, 77, moved=False)
     assert [event.kind for event in seen.events()] == [EventKind.FSYNCED]
+
+
+def test_what_a_follower_has_and_the_watermark_that_moved_by_it() -> None:
+    seen = tracer()
+    trace_replicated(seen, PARTITION, 2, 75)
+    trace_watermark(seen, PARTITION)
+    replicated = TraceEvent(1_000, 10, 1, EventKind.REPLICATED, "t", 3, 4, log_end=75, peer=2)
+    moved = TraceEvent(1_000, 10, 1, EventKind.WATERMARK, "t", 3, 4, high_watermark=70, log_end=90)
+    assert seen.events() == [replicated, moved]
+
+
+def test_fm62_a_number_that_fits_no_column_costs_its_events_and_never_the_partition() -> None:
+    seen = tracer()
+    strange: Any = SimpleNamespace(topic="t", index=1 << 40, state=STATE, sync=True)
+    appended: Any = SimpleNamespace(leader_epoch=5, base_offset=60, last_offset=64, size=123)
+    header: Any = SimpleNamespace(record_count=6, producer_id=1, producer_epoch=1, base_sequence=1)
+    trace_append(seen, APPENDED, strange, appended, header)
+    trace_durable(seen, strange, 77, moved=True)
+    trace_durable(seen, strange, 77, moved=False)
+    trace_watermark(seen, strange)
+    trace_replicated(seen, strange, 2, 75)
+    assert (len(seen), seen.dropped) == (0, 6)

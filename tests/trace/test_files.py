@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chronik.lab.stage import QUIET_S
-from chronik.trace.batches import fits, to_batch
+from chronik.trace.batches import to_batch
 from chronik.trace.events import EventKind, Row, TraceEvent
 from chronik.trace.files import RotatingFiles, trace_files
 from chronik.trace.reader import events, read_batches, read_file, read_table
@@ -284,11 +284,13 @@ def test_any_rows_are_the_same_after_arrow(found: list[Row]) -> None:
 
 
 def test_a_number_too_large_for_its_column_is_refused_and_not_cut() -> None:
-    row = TraceEvent(1, 1, 5, int(EventKind.ACKED))
-    assert fits(row._replace(partition=(1 << 31) - 1, acks=-(1 << 15), base_offset=(1 << 63) - 1))
-    assert not fits(row._replace(partition=1 << 31))
-    assert not fits(row._replace(acks=-(1 << 15) - 1))
-    assert not fits(row._replace(base_offset=1 << 63))
+    subject = Tracer(5, ticking(), ticking())
+    subject.emit(EventKind.ACKED, partition=(1 << 31) - 1, acks=-(1 << 15), base_offset=1 << 62)
+    assert (len(subject), subject.dropped) == (1, 0)
+    subject.emit(EventKind.ACKED, partition=1 << 31)
+    subject.emit(EventKind.ACKED, acks=-(1 << 15) - 1)
+    subject.emit(EventKind.ACKED, base_offset=1 << 63)
+    assert (len(subject), subject.dropped) == (1, 3)
 
 
 def test_a_flush_is_due_before_the_lab_calls_it_quiet() -> None:

@@ -1,7 +1,7 @@
 """Trace events: what a partition did, who leads, who is in sync, what another node was asked.
 
-Those of a partition are called only where the tracer is on. Those on the path of every batch put
-their columns in place themselves (`TraceEvent` has the order): half of what `emit` costs.
+Those of a partition are called only where the tracer is on. Those on the path of every batch pack
+their columns themselves (`trace/packed.py` has the order): a fifth of what `emit` costs.
 """
 
 from typing import TYPE_CHECKING
@@ -9,61 +9,106 @@ from typing import TYPE_CHECKING
 from chronik.cluster.image import PartitionState
 from chronik.replica.state import Appended
 from chronik.trace.events import EventKind
+from chronik.trace.packed import UNFIT, Shape, pack_two, shape
 from chronik.trace.tracer import Tracer
 
 if TYPE_CHECKING:
     from chronik.broker.partition import Partition
     from chronik.wire.records import BatchHeader
 
-_FSYNCED = EventKind.FSYNCED
-_REPLICATED = EventKind.REPLICATED
-_WATERMARK = EventKind.WATERMARK
+_APPEND_COLUMNS = (
+    "base_offset",
+    "last_offset",
+    "record_count",
+    "bytes",
+    "high_watermark",
+    "log_end",
+    "producer_id",
+    "partition",
+    "leader_epoch",
+    "base_sequence",
+    "topic",
+    "producer_epoch",
+)
+APPENDED = shape(EventKind.APPENDED, *_APPEND_COLUMNS)
+FOLLOWER_APPENDED = shape(EventKind.FOLLOWER_APPENDED, *_APPEND_COLUMNS)
+_pack_append = APPENDED.pack
+_FSYNCED = shape(
+    EventKind.FSYNCED, "log_end", "duration_us", "partition", "leader_epoch", "topic", "detail"
+)
+_WATERMARK = shape(
+    EventKind.WATERMARK, "high_watermark", "log_end", "partition", "leader_epoch", "topic"
+)
+_pack_durable_and_moved = pack_two(_FSYNCED, _WATERMARK)
+_REPLICATED = shape(EventKind.REPLICATED, "log_end", "partition", "leader_epoch", "peer", "topic")
 
 
 def trace_append(
-    tracer: Tracer,
-    kind: EventKind,
-    partition: "Partition",
-    appended: Appended,
-    header: "BatchHeader",
+    tracer: Tracer, shape: Shape, partition: "Partition", appended: Appended, header: "BatchHeader"
 ) -> None:
-    """A batch has its place in the log."""
+    """A batch has its place in the log; the shape is `APPENDED` or `FOLLOWER_APPENDED`."""
     state = partition.state
-    # fmt: off
-    tracer.add((
-        *tracer.now(), tracer.node, kind, partition.topic, partition.index, appended.leader_epoch,
-        appended.base_offset, appended.last_offset, header.record_count, appended.size,
-        state.high_watermark, state.log_end,
-        header.producer_id, header.producer_epoch, header.base_sequence,
-        None, None, None, None, None, None, None, None,
-    ))
-    # fmt: on
+    try:
+        # fmt: off
+        tracer.put(_pack_append(
+            tracer.mono_ns(), appended.base_offset, appended.last_offset, header.record_count,
+            appended.size, state.high_watermark, state.log_end, header.producer_id,
+            partition.index, appended.leader_epoch, header.base_sequence,
+            tracer.names.numbers[partition.topic], header.producer_epoch, shape.number,
+        ))
+        # fmt: on
+    except UNFIT as error:
+        tracer.count_lost(1, str(error))
 
 
 def trace_durable(tracer: Tracer, partition: "Partition", duration_us: int, *, moved: bool) -> None:
     """The disk has what was written, and the watermark may have moved by it."""
+    state, index = partition.state, partition.index
+    epoch, number_of = state.leader_epoch, tracer.names.numbers
+    now_ns = tracer.mono_ns()
+    try:
+        topic, how = number_of[partition.topic], number_of["fsync" if partition.sync else "os"]
+        # fmt: off
+        fsynced = (
+            now_ns, state.durable_end, duration_us, index, epoch, topic, how, _FSYNCED.number
+        )
+        if moved:
+            tracer.put(_pack_durable_and_moved(
+                *fsynced,
+                now_ns, state.high_watermark, state.log_end, index, epoch, topic, _WATERMARK.number,
+            ))
+        else:
+            tracer.put(_FSYNCED.pack(*fsynced))
+        # fmt: on
+    except UNFIT as error:
+        tracer.count_lost(1 + moved, str(error))
+
+
+def trace_watermark(tracer: Tracer, partition: "Partition") -> None:
+    """The watermark moved."""
     state = partition.state
-    # fmt: off
-    tracer.add((
-        *tracer.now(), tracer.node, _FSYNCED, partition.topic, partition.index, state.leader_epoch,
-        None, None, None, None, None, state.durable_end, None, None, None,
-        None, None, None, None, None, None, duration_us, "fsync" if partition.sync else "os",
-    ))
-    # fmt: on
-    if moved:
-        trace_watermark(tracer, partition)
+    try:
+        # fmt: off
+        tracer.put(_WATERMARK.pack(
+            tracer.mono_ns(), state.high_watermark, state.log_end, partition.index,
+            state.leader_epoch, tracer.names.numbers[partition.topic], _WATERMARK.number,
+        ))
+        # fmt: on
+    except UNFIT as error:
+        tracer.count_lost(1, str(error))
 
 
 def trace_replicated(tracer: Tracer, partition: "Partition", node_id: int, log_end: int) -> None:
     """A follower has everything up to here."""
-    tracer.emit(
-        _REPLICATED,
-        partition.topic,
-        partition.index,
-        partition.state.leader_epoch,
-        log_end=log_end,
-        peer=node_id,
-    )
+    try:
+        # fmt: off
+        tracer.put(_REPLICATED.pack(
+            tracer.mono_ns(), log_end, partition.index, partition.state.leader_epoch, node_id,
+            tracer.names.numbers[partition.topic], _REPLICATED.number,
+        ))
+        # fmt: on
+    except UNFIT as error:
+        tracer.count_lost(1, str(error))
 
 
 def trace_cut(tracer: Tracer, partition: "Partition") -> None:
@@ -76,18 +121,6 @@ def trace_cut(tracer: Tracer, partition: "Partition") -> None:
         log_end=partition.state.log_end,
         detail="the disk refused the rest",
     )
-
-
-def trace_watermark(tracer: Tracer, partition: "Partition") -> None:
-    """The watermark moved."""
-    state = partition.state
-    # fmt: off
-    tracer.add((
-        *tracer.now(), tracer.node, _WATERMARK, partition.topic, partition.index,
-        state.leader_epoch, None, None, None, None, state.high_watermark, state.log_end, None, None,
-        None, None, None, None, None, None, None, None, None,
-    ))
-    # fmt: on
 
 
 def trace_assignment(

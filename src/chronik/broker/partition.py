@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from chronik.broker.evidence import (
+    APPENDED,
+    FOLLOWER_APPENDED,
     trace_append,
     trace_cut,
     trace_durable,
@@ -29,14 +31,10 @@ from chronik.replica.state import Appended, Duplicate, ReplicaState
 from chronik.storage.log import Log
 from chronik.storage.segment import Read
 from chronik.storage.write import Write
-from chronik.trace.events import EventKind
 from chronik.trace.tracer import Tracer
 
 if TYPE_CHECKING:
     from chronik.wire.records import BatchHeader
-
-_APPENDED = EventKind.APPENDED
-_FOLLOWER_APPENDED = EventKind.FOLLOWER_APPENDED
 
 
 class OffsetError(Exception):
@@ -170,7 +168,7 @@ class Partition:
         if isinstance(appended, Appended):
             self._pending.append(appended)
             if self._tracer.on:
-                trace_append(self._tracer, _APPENDED, self, appended, header)
+                trace_append(self._tracer, APPENDED, self, appended, header)
         return appended
 
     def take_over(self, batch: memoryview, header: "BatchHeader") -> None:
@@ -178,7 +176,7 @@ class Partition:
         appended = self.state.take_over(batch, header)
         self._pending.append(appended)
         if self._tracer.on:
-            trace_append(self._tracer, _FOLLOWER_APPENDED, self, appended, header)
+            trace_append(self._tracer, FOLLOWER_APPENDED, self, appended, header)
 
     def follower_fetched(
         self, node_id: int, offset: int, now_ms: int, broker_epoch: int, log_start: int

@@ -17,21 +17,15 @@ from chronik.model import limits
 from chronik.model.errors import ErrorCode
 from chronik.replica.state import ReplicaState
 from chronik.storage.errors import OffsetOutOfRangeError
-from chronik.trace.events import EventKind
+from chronik.trace import fetch_rows
 from chronik.trace.fetch_rows import FetchRows
+from chronik.trace.packed import Shape
 from chronik.wire.fetch import FetchPartition, FetchRequest, parse_fetch
 from chronik.wire.fetch_response import (
     FetchResponse,
     FetchResult,
     write_fetch_response,
 )
-
-_START = int(EventKind.FETCH_START)
-_WATERMARK = int(EventKind.FETCH_WATERMARK)
-_DATA = int(EventKind.FETCH_DATA)
-_EMPTY = int(EventKind.FETCH_EMPTY)
-_SERVED = int(EventKind.FETCH_SERVED)
-_REJECTED = int(EventKind.REJECTED)
 
 
 def serve(broker: Broker, call: Call) -> None:
@@ -217,7 +211,7 @@ class _Fetch:
         self, wanted: FetchPartition, partition: Partition, left: int, *, first: bool
     ) -> tuple[FetchResult, int]:
         if self._evidence is not None:
-            self._trace(_WATERMARK, wanted, partition)
+            self._trace(fetch_rows.WATERMARK, wanted, partition)
         size_max = min(wanted.max_bytes, left)
         try:
             partition.check_epoch(wanted.current_leader_epoch)
@@ -233,7 +227,7 @@ class _Fetch:
             return self._failed(wanted, partition, ErrorCode.KAFKA_STORAGE_ERROR), 0
         slices, size = ((), 0) if read is None else (read.pieces(), read.size)
         if size and self._evidence is not None:
-            self._trace(_DATA, wanted, partition, size)
+            self._trace(fetch_rows.DATA, wanted, partition, size)
         watermark = partition.state.high_watermark
         result = FetchResult(
             wanted.index, 0, watermark, watermark, partition.state.log_start, slices
@@ -252,7 +246,7 @@ class _Fetch:
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
         if self._evidence is not None:
-            self._trace(_REJECTED, wanted, partition, code=int(code))
+            self._trace(fetch_rows.REJECTED, wanted, partition, code=(code,))
         return FetchResult(wanted.index, int(code), -1, -1, partition.state.log_start)
 
     # -- answering
@@ -315,21 +309,22 @@ class _Fetch:
         name_of = broker.partitions.name_of
         for one in self._context.partitions:
             topic = name_of(one.topic, one.topic_id)
-            rows.add(_START, topic, one.index, one.fetch_offset, detail=asked)
+            rows.start(topic, one.index, one.fetch_offset, asked)
         return rows
 
     def _trace(
         self,
-        kind: int,
+        shape: Shape,
         wanted: FetchPartition,
         partition: Partition,
-        size: int | None = None,
-        code: int | None = None,
+        *size: int,
+        code: tuple[int] | tuple[()] = (),
     ) -> None:
         assert self._evidence is not None
         offset, state = wanted.fetch_offset, partition.state
-        watermark, end = state.high_watermark, state.log_end
-        self._evidence.add(kind, partition.topic, wanted.index, offset, size, watermark, end, code)
+        levels = state.high_watermark, state.log_end
+        topic, index = partition.topic, wanted.index
+        self._evidence.add(shape, topic, index, offset, *size, *levels, code=code)
 
     def _trace_answer(self, rows: FetchRows) -> None:
         rows.look()
@@ -337,4 +332,5 @@ class _Fetch:
         for one, result in self._results:
             size = sum(map(len, result.records or ()))
             topic = name_of(one.topic, one.topic_id)
-            rows.add(_SERVED if size else _EMPTY, topic, one.index, one.fetch_offset, size)
+            kind = fetch_rows.SERVED if size else fetch_rows.EMPTY
+            rows.add(kind, topic, one.index, one.fetch_offset, size)

@@ -14,6 +14,7 @@ from chronik.handlers.produce_results import Result, forwarded, take_over
 from chronik.model.errors import ErrorCode
 from chronik.replica.state import Appended, Duplicate
 from chronik.trace.events import EventKind
+from chronik.trace.packed import UNFIT, shape
 from chronik.wire.produce import (
     PartitionResult,
     ProducePartition,
@@ -25,9 +26,17 @@ from chronik.wire.produce import (
 ACKS_NONE = 0
 ACKS_ALL = -1
 _NONE = ErrorCode.NONE
-_RECEIVED = EventKind.RECEIVED
-_ACKED = EventKind.ACKED
-_REJECTED = EventKind.REJECTED
+_RECEIVED = shape(
+    EventKind.RECEIVED,
+    *("bytes", "connection_id", "partition", "correlation_id", "topic", "client_id", "acks"),
+)
+_ANSWER_COLUMNS = (
+    *("base_offset", "last_offset", "connection_id", "duration_us", "partition", "correlation_id"),
+    *("topic", "client_id", "detail", "acks", "error_code"),
+)
+_ACKED = shape(EventKind.ACKED, *_ANSWER_COLUMNS)
+_REJECTED = shape(EventKind.REJECTED, *_ANSWER_COLUMNS)
+_pack_received, _pack_answer = _RECEIVED.pack, _ACKED.pack
 
 
 class Answer:
@@ -206,27 +215,32 @@ class Answer:
     def trace_received(self, wanted: ProducePartition, partition: Partition) -> None:
         """The batch came off the socket."""
         tracer, call = self.broker.tracer, self.call
-        # fmt: off
-        tracer.add((  # the columns of `TraceEvent`, in its order
-            *tracer.now(), tracer.node, _RECEIVED, partition.topic, wanted.index,
-            None, None, None, None, len(wanted.records or b""), None, None, None, None, None,
-            self.acks, call.client_id, call.peer.port, call.correlation_id, None, None, None, None,
-        ))
-        # fmt: on
+        number_of = tracer.names.numbers
+        try:
+            # fmt: off
+            tracer.put(_pack_received(  # in the order of `packed.FIELDS`
+                call.received_ns, len(wanted.records or b""), call.peer.port, wanted.index,
+                call.correlation_id, number_of[partition.topic], number_of[call.client_id],
+                self.acks, _RECEIVED.number,
+            ))
+            # fmt: on
+        except UNFIT as error:
+            tracer.count_lost(1, str(error))
 
     def _trace_acked(self) -> None:
         tracer, call, name_of = self.broker.tracer, self.call, self.broker.partitions.name_of
-        wall_ns, mono_ns = tracer.now()
-        took_us = (mono_ns - call.received_ns) // 1000
+        number_of, now_ns = tracer.names.numbers, tracer.mono_ns()
+        took_us = (now_ns - call.received_ns) // 1000
         for result in self._results:
-            wanted = result.wanted
-            # fmt: off
-            tracer.add((
-                wall_ns, mono_ns, tracer.node, _REJECTED if result.code else _ACKED,
-                name_of(wanted.topic, wanted.topic_id), wanted.index,
-                None, result.base_offset, result.last_offset,
-                None, None, None, None, None, None, None,
-                self.acks, call.client_id, call.peer.port, call.correlation_id, None,
-                result.code, took_us, result.message,
-            ))
-            # fmt: on
+            topic, topic_id, index, _ = result.wanted
+            try:
+                # fmt: off
+                tracer.put(_pack_answer(
+                    now_ns, result.base_offset, result.last_offset, call.peer.port, took_us, index,
+                    call.correlation_id, number_of[name_of(topic, topic_id)],
+                    number_of[call.client_id], number_of[result.message],
+                    self.acks, result.code, (_REJECTED if result.code else _ACKED).number,
+                ))
+                # fmt: on
+            except UNFIT as error:
+                tracer.count_lost(1, str(error))

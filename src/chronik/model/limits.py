@@ -53,6 +53,10 @@ SYNC_TOGETHER_LOGS_MIN = 256
 what other processes have written to it could be longer than a sync of each log."""
 TRACE_EVENTS_QUEUED_MAX = 262_144
 """Trace events waiting to be written; when full, the events are counted as dropped and reported."""
+TRACE_TEXTS_MAX = 16_384
+TRACE_TEXT_CHARS_MAX = 4 * 1024 * 1024
+"""Topics, clients and details that trace events refer to: beyond, the oldest are forgotten as soon
+as no event waits that has one of them."""
 WRITE_ON_LOOP_BYTES_MAX = 4 * 1024 * 1024
 """An unsynced write up to this size is done by the event loop itself: about a millisecond."""
 WRITE_ON_LOOP_US_MAX = 10_000

@@ -1,20 +1,31 @@
 """The events of one fetch: what they share is looked up once, and the clocks are read per look."""
 
+from chronik.trace.events import EventKind
+from chronik.trace.packed import UNFIT, Shape, shape
 from chronik.trace.tracer import Tracer
+
+_WHO = ("connection_id", "duration_us", "partition", "correlation_id")
+_TEXTS = ("topic", "client_id")
+_LEVELS = ("high_watermark", "log_end")
+START = shape(EventKind.FETCH_START, "base_offset", *_WHO, *_TEXTS, "detail")
+WATERMARK = shape(EventKind.FETCH_WATERMARK, "base_offset", *_LEVELS, *_WHO, *_TEXTS)
+DATA = shape(EventKind.FETCH_DATA, "base_offset", "bytes", *_LEVELS, *_WHO, *_TEXTS)
+REJECTED = shape(EventKind.REJECTED, "base_offset", *_LEVELS, *_WHO, *_TEXTS, "error_code")
+EMPTY = shape(EventKind.FETCH_EMPTY, "base_offset", "bytes", *_WHO, *_TEXTS)
+SERVED = shape(EventKind.FETCH_SERVED, "base_offset", "bytes", *_WHO, *_TEXTS)
 
 
 class FetchRows:
     """For one request of a client, whose events are many: several for each of its partitions."""
 
     __slots__ = (
-        "_client_id",
+        "_client",
         "_connection_id",
         "_correlation_id",
         "_mono_ns",
         "_received_ns",
         "_took_us",
         "_tracer",
-        "_wall_ns",
     )
 
     def __init__(
@@ -27,35 +38,47 @@ class FetchRows:
     ) -> None:
         self._tracer = tracer
         self._received_ns = received_ns
-        self._client_id = client_id
+        self._client = client_id
         self._connection_id = connection_id
         self._correlation_id = correlation_id
         self.look()
 
     def look(self) -> None:
         """The events that follow are of this moment."""
-        self._wall_ns, self._mono_ns = self._tracer.now()
+        self._mono_ns = self._tracer.mono_ns()
         self._took_us = (self._mono_ns - self._received_ns) // 1000
 
-    def add(  # noqa: PLR0913, PLR0917 - one argument per column
+    def start(self, topic: str | None, index: int, offset: int, asked: str) -> None:
+        """A partition is asked for."""
+        number_of = self._tracer.names.numbers
+        try:
+            # fmt: off
+            self._tracer.put(START.pack(
+                self._mono_ns, offset, self._connection_id, self._took_us,
+                index, self._correlation_id, number_of[topic], number_of[self._client],
+                number_of[asked], START.number,
+            ))
+            # fmt: on
+        except UNFIT as error:
+            self._tracer.count_lost(1, str(error))
+
+    def add(
         self,
-        kind: int,
+        shape: Shape,
         topic: str | None,
-        partition: int,
-        offset: int,
-        size: int | None = None,
-        high_watermark: int | None = None,
-        log_end: int | None = None,
-        error_code: int | None = None,
-        detail: str | None = None,
+        index: int,
+        *values: int,
+        code: tuple[int] | tuple[()] = (),
     ) -> None:
-        """One event of one partition; positions as in `TraceEvent`."""
-        tracer = self._tracer
-        # fmt: off
-        tracer.add((
-            self._wall_ns, self._mono_ns, tracer.node, kind, topic, partition,
-            None, offset, None, None, size, high_watermark, log_end, None, None, None, None,
-            self._client_id, self._connection_id, self._correlation_id, None,
-            error_code, self._took_us, detail,
-        ))
-        # fmt: on
+        """One event of one partition: the offset, then what its shape has of size and levels."""
+        number_of = self._tracer.names.numbers
+        try:
+            # fmt: off
+            self._tracer.put(shape.pack(
+                self._mono_ns, *values, self._connection_id, self._took_us,
+                index, self._correlation_id, number_of[topic], number_of[self._client],
+                *code, shape.number,
+            ))
+            # fmt: on
+        except UNFIT as error:
+            self._tracer.count_lost(1, str(error))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from chronik.trace.batches import GIL_PAUSE_S, to_batch
+from chronik.trace.batches import to_batch
 from chronik.trace.events import Row
 from chronik.trace.schema import arrow_schema
 from chronik.trace.settings import FileLimits
@@ -18,7 +18,6 @@ from chronik.trace.tracer import NanosClock
 SUFFIX = ".arrows"
 BUFFER_BYTES = 1 << 20
 """Gathers the many small writes of one batch into few system calls; flushed after each batch."""
-PAUSE_ROWS_MIN = 256
 
 
 def trace_files(directory: Path, node: int | None = None) -> list[Path]:
@@ -56,8 +55,11 @@ class RotatingFiles:
         self._expired: list[tuple[str, int]] = []
 
     def write(self, rows: Sequence[Row]) -> None:
-        """One record batch, with the kernel on return; after an OSError a new file follows."""
-        batch = to_batch(rows, GIL_PAUSE_S if len(rows) >= PAUSE_ROWS_MIN else 0.0)
+        """As `write_batch`, of single rows."""
+        self.write_batch(to_batch(rows))
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """With the kernel on return; after an OSError a new file follows."""
         try:
             if self._stream is None:
                 self._open()

@@ -1,24 +1,29 @@
-"""The hot path: one check when traces are off, one tuple and one append when they are on.
+"""The hot path: one check when traces are off, one row of bytes and its copy when they are on.
 
     if tracer.on:
         tracer.emit(EventKind.APPENDED, topic, partition, base_offset=base, ...)
 
-`emit` never blocks and never raises; any thread may call it (a deque's append is atomic).
+`emit` never blocks and never raises; any thread may call it (to add to a bytearray is atomic).
 The queue is bounded. When it is full, events are counted, and a `DROPPED` event tells how many.
+Events on the path of every batch are packed where they happen (`packed.py`) and handed to `put`.
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from chronik.model.limits import TRACE_EVENTS_QUEUED_MAX
-from chronik.trace.events import EventKind, Row, TraceEvent
+from chronik.trace.events import EventKind, TraceEvent
+from chronik.trace.names import Names
+from chronik.trace.packed import UNFIT, WIDTH, Packed, pack_any, unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 NanosClock = Callable[[], int]
+RING_SLACK: Final = 1_024
+"""A ring forgets so many of its oldest events at once, which is cheaper than each by itself."""
+CLOCK_LOOKS: Final = 3
 
 
 def _no_clock() -> int:
@@ -29,15 +34,18 @@ class Tracer:
     """A bounded queue of events. `on` never changes after construction, so callers may keep it."""
 
     __slots__ = (
+        "_bytes_max",
         "_drop_reason",
         "_keep_newest",
         "_lock",
-        "_mono_ns",
+        "_lost",
         "_queue",
         "_reported",
+        "_rows_gone",
         "_wall_ns",
-        "dropped",
         "events_max",
+        "mono_ns",
+        "names",
         "node",
         "on",
     )
@@ -56,14 +64,18 @@ class Tracer:
         self.on = on
         self.node = node
         self.events_max = events_max
-        self.dropped = 0
+        self.mono_ns = mono_ns
+        self._wall_ns = wall_ns
+        self._lost = 0
         self._reported = 0
         self._drop_reason = ""
-        self._queue: deque[Row] = deque()
+        self._queue = bytearray()
+        self._rows_gone = 0
+        """Taken from the queue, or overwritten."""
         self._keep_newest = keep_newest
-        self._wall_ns = wall_ns
-        self._mono_ns = mono_ns
+        self._bytes_max = (events_max + (RING_SLACK if keep_newest else 0)) * WIDTH
         self._lock = threading.Lock()
+        self.names = Names(self._rows_so_far)
 
     def emit(  # noqa: PLR0913, PLR0917 - one argument per column
         self,
@@ -90,101 +102,141 @@ class Tracer:
         detail: str | None = None,
     ) -> None:
         """Queues one event; a column that is not given is null."""
-        queue = self._queue
-        if len(queue) >= self.events_max and not self._make_room():
-            return
-        queue.append(
-            (
-                self._wall_ns(),
-                self._mono_ns(),
-                self.node,
-                kind,
-                topic,
-                partition,
-                leader_epoch,
-                base_offset,
-                last_offset,
-                record_count,
-                bytes,
-                high_watermark,
-                log_end,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                acks,
-                client_id,
-                connection_id,
-                correlation_id,
-                peer,
-                error_code,
-                duration_us,
-                detail,
-            )
+        # fmt: off
+        numbers = (  # in the order of `packed.NUMBERS`
+            base_offset, last_offset, record_count, bytes, high_watermark, log_end, producer_id,
+            connection_id, duration_us,
+            partition, leader_epoch, base_sequence, correlation_id, peer,
+            producer_epoch, acks, error_code,
         )
+        # fmt: on
+        number_of = self.names.numbers
+        try:
+            texts = number_of[topic], number_of[client_id], number_of[detail]
+            row = pack_any(kind, self.mono_ns(), numbers, texts)
+        except UNFIT as error:
+            self.count_lost(1, str(error))
+        else:
+            self.put(row)
 
-    def now(self) -> tuple[int, int]:
-        """Wall clock and monotonic clock, as an event of this moment has them."""
-        return self._wall_ns(), self._mono_ns()
-
-    def add(self, row: Row) -> None:
-        """Queues an event whose columns are in their places already."""
+    def put(self, rows: bytes) -> None:
+        """Queues one event or more that are packed already."""
         queue = self._queue
-        if len(queue) < self.events_max or self._make_room():
-            queue.append(row)
+        if len(queue) + len(rows) <= self._bytes_max:
+            queue += rows
+        else:
+            self._put_where_full(rows)
+
+    def _put_where_full(self, rows: bytes) -> None:
+        """A ring loses its oldest events, a queue refuses the newest."""
+        if self._keep_newest:
+            self._trim()
+            self._queue += rows
+            return
+        for at in range(0, len(rows), WIDTH):
+            if len(self._queue) < self._bytes_max:
+                self._queue += rows[at : at + WIDTH]
+            else:
+                self.count_lost(1, "queue full")
+
+    @property
+    def dropped(self) -> int:
+        """Events that were refused, overwritten or could not be written."""
+        return self._lost + self._excess()
 
     def __len__(self) -> int:
         """Events waiting."""
-        return len(self._queue)
+        return len(self._queue) // WIDTH - self._excess()
 
-    def take(self, count_max: int) -> list[Row]:
-        """Removes the oldest events, at most `count_max`; called by one consumer, the writer."""
-        pop = self._queue.popleft
-        return [pop() for _ in range(min(count_max, len(self._queue)))]
+    def take(self, count_max: int) -> list[TraceEvent]:
+        """Removes the oldest events, at most `count_max`; for one consumer."""
+        return unpack(self.take_packed(count_max))
 
-    def take_drops(self) -> Row | None:
+    def take_packed(self, count_max: int) -> Packed:
+        """As `take`, in the form that the writer wants; what it took before is forgotten now."""
+        self.names.forget(self._rows_gone)
+        self._trim()
+        queue = self._queue
+        rows = queue[: count_max * WIDTH]
+        del queue[: len(rows)]
+        self._rows_gone += len(rows) // WIDTH
+        return self._packed(rows)
+
+    def take_drops(self) -> TraceEvent | None:
         """The `DROPPED` event for what was lost since the last call; None where nothing was."""
         with self._lock:
-            count = self.dropped - self._reported
-            self._reported = self.dropped
+            count = self._lost - self._reported
+            self._reported = self._lost
             reason = self._drop_reason
         return self.row(EventKind.DROPPED, count, reason) if count else None
 
-    def return_drops(self, drops: Row) -> None:
+    def return_drops(self, drops: TraceEvent) -> None:
         """The `DROPPED` event itself could not be written: the next one reports its count too."""
         with self._lock:
-            self._reported -= TraceEvent._make(drops).record_count or 0
+            self._reported -= drops.record_count or 0
 
-    def row(self, kind: EventKind, record_count: int, detail: str) -> Row:
+    def row(self, kind: EventKind, record_count: int, detail: str) -> TraceEvent:
         """An event about the trace itself, made outside the queue."""
-        now = (self._wall_ns(), self._mono_ns())
+        now = (self._wall_ns(), self.mono_ns())
         return TraceEvent(*now, self.node, int(kind), record_count=record_count, detail=detail)
 
     def count_lost(self, count: int, reason: str) -> None:
         """Adds events lost for good; the next `DROPPED` reports them, with the last reason."""
         with self._lock:
-            self.dropped += count
+            self._lost += count
             self._drop_reason = reason
 
     def events(self) -> list[TraceEvent]:
         """What the queue holds, oldest first, without removing it: the memory sink's reading."""
-        drops = self.dropped
-        lost = [self.row(EventKind.DROPPED, drops, "ring overwritten")] if drops else []
-        return [TraceEvent._make(row) for row in (*lost, *self._queue.copy())]
+        return [*self._drops_so_far(), *unpack(self._waiting())]
 
     def table(self) -> "pa.Table":
         """`events()` as an Arrow table with the one schema."""
         import pyarrow as pa  # noqa: PLC0415 - only where traces are read
 
         from chronik.trace.batches import to_batch  # noqa: PLC0415
+        from chronik.trace.columns import Columns  # noqa: PLC0415
 
-        return pa.Table.from_batches([to_batch(self.events())])
+        drops = to_batch(self._drops_so_far())
+        return pa.Table.from_batches([drops, *Columns().batches(self._waiting())])
 
-    def _make_room(self) -> bool:
-        """Counts a drop; a ring loses its oldest event, a queue refuses the newest."""
-        self.count_lost(1, "queue full")
-        if self._keep_newest:
-            self.take(1)
-        return self._keep_newest
+    def _drops_so_far(self) -> list[TraceEvent]:
+        drops = self.dropped
+        return [self.row(EventKind.DROPPED, drops, "ring overwritten")] if drops else []
+
+    def _waiting(self) -> Packed:
+        self._trim()
+        return self._packed(self._queue.copy())
+
+    def _packed(self, rows: bytearray) -> Packed:
+        first, texts = self.names.known()
+        return Packed(rows, self.node, self._wall_ahead_ns(), first, texts)
+
+    def _wall_ahead_ns(self) -> int:
+        """By how much the wall clock is ahead of the other one now.
+
+        A pause between the clocks would be in it: of some looks the shortest is the best.
+        """
+        looks = []
+        for _ in range(CLOCK_LOOKS):
+            before, wall, after = self.mono_ns(), self._wall_ns(), self.mono_ns()
+            looks.append((after - before, wall - (before + after) // 2))
+        return min(looks)[1]
+
+    def _excess(self) -> int:
+        """Events of a ring that are overwritten, and still there."""
+        return max(0, len(self._queue) // WIDTH - self.events_max) if self._keep_newest else 0
+
+    def _trim(self) -> None:
+        with self._lock:
+            excess = self._excess()
+            del self._queue[: excess * WIDTH]
+            self._lost += excess
+            self._rows_gone += excess
+        self.names.forget(self._rows_gone)
+
+    def _rows_so_far(self) -> int:
+        return self._rows_gone + len(self._queue) // WIDTH
 
 
 OFF = Tracer(-1, _no_clock, _no_clock, on=False)

@@ -8,13 +8,11 @@ import threading
 
 import pyarrow as pa
 
-from chronik.trace.batches import fits
-from chronik.trace.events import EventKind, Row, TraceEvent
+from chronik.trace.columns import ROWS_MAX, Columns
+from chronik.trace.events import EventKind, TraceEvent
 from chronik.trace.files import RotatingFiles
+from chronik.trace.packed import Packed
 from chronik.trace.tracer import Tracer
-
-BATCH_EVENTS_MAX = 2_048
-"""Not larger: the event loop waits for the GIL while a batch is taken apart into columns."""
 
 
 class TraceWriter:
@@ -25,6 +23,7 @@ class TraceWriter:
         self.last_error: str | None = None
         self._tracer = tracer
         self._files = files
+        self._columns = Columns()
         self._flush_interval_s = flush_interval_s
         self._wake = threading.Condition()
         self._closing = False
@@ -74,35 +73,33 @@ class TraceWriter:
         # The count is taken once: a fast producer cannot keep this turn from ending.
         left = len(self._tracer)
         while left > 0:
-            rows = self._tracer.take(min(left, BATCH_EVENTS_MAX))
-            left -= len(rows)
-            self._write(rows)
+            packed = self._tracer.take_packed(min(left, ROWS_MAX))
+            left -= len(packed)
+            self._write_packed(packed)
         self._report_drops()
         self._report_expired()
         self._rotate()
 
-    def _write(self, rows: list[Row]) -> bool:
+    def _write_packed(self, packed: Packed) -> None:
+        try:
+            for batch in self._columns.batches(packed):
+                self._files.write_batch(batch)
+        except (OSError, pa.ArrowException) as error:
+            self._lose(len(packed), error)
+        else:
+            self.written += len(packed)
+
+    def _write(self, rows: list[TraceEvent]) -> None:
         try:
             self._files.write(rows)
         except OSError as error:
-            return self._lose(len(rows), error)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            return self._write_what_fits(rows, error)
-        self.written += len(rows)
-        return True
+            self._lose(len(rows), error)
+        else:
+            self.written += len(rows)
 
-    def _write_what_fits(self, rows: list[Row], error: Exception) -> bool:
-        """One value that no column can hold costs its own row only."""
-        good = [row for row in rows if fits(row)]
-        if len(good) == len(rows):
-            return self._lose(len(rows), error)
-        self._lose(len(rows) - len(good), error)
-        return self._write(good) if good else False
-
-    def _lose(self, count: int, error: Exception) -> bool:
+    def _lose(self, count: int, error: Exception) -> None:
         self.last_error = str(error)
         self._tracer.count_lost(count, str(error))
-        return False
 
     def _report_drops(self) -> None:
         drops = self._tracer.take_drops()
@@ -116,7 +113,7 @@ class TraceWriter:
 
     def _report_expired(self) -> None:
         for name, size in self._files.take_expired():
-            row = TraceEvent._make(self._tracer.row(EventKind.EXPIRED, 0, name))
+            row = self._tracer.row(EventKind.EXPIRED, 0, name)
             self._write([row._replace(bytes=size, record_count=None)])
 
     def _rotate(self) -> None:
