@@ -11,11 +11,24 @@ from chronik.broker.evidence import (
     trace_replicated,
     trace_watermark,
 )
+from chronik.replica.state import Appended
 from chronik.trace.events import EventKind, TraceEvent
 from chronik.trace.tracer import Tracer
+from chronik.wire.records import BatchHeader
 
 STATE = SimpleNamespace(leader_epoch=4, high_watermark=70, log_end=90, durable_end=80)
 PARTITION: Any = SimpleNamespace(topic="t", index=3, state=STATE, sync=True)
+APPEND = Appended(
+    memoryview(b""),
+    base_offset=60,
+    last_offset=64,
+    max_timestamp=1,
+    leader_epoch=5,
+    size=123,
+    producer_id=11,
+    former=None,
+)
+HEADER = BatchHeader(20, 21, 22, 23, 24, 25, 26, 27, 28, 11, 12, base_sequence=13, record_count=6)
 
 
 def tracer() -> Tracer:
@@ -23,13 +36,9 @@ def tracer() -> Tracer:
 
 
 def test_an_append() -> None:
-    appended: Any = SimpleNamespace(leader_epoch=5, base_offset=60, last_offset=64, size=123)
-    header: Any = SimpleNamespace(
-        record_count=6, producer_id=11, producer_epoch=12, base_sequence=13
-    )
     seen = tracer()
-    trace_append(seen, APPENDED, PARTITION, appended, header)
-    trace_append(seen, FOLLOWER_APPENDED, PARTITION, appended, header)
+    trace_append(seen, APPENDED, PARTITION, APPEND, HEADER)
+    trace_append(seen, FOLLOWER_APPENDED, PARTITION, APPEND, HEADER)
     expected = TraceEvent(
         time_ns=1_000,
         mono_ns=10,
@@ -79,9 +88,7 @@ def test_what_a_follower_has_and_the_watermark_that_moved_by_it() -> None:
 def test_fm62_a_number_that_fits_no_column_costs_its_events_and_never_the_partition() -> None:
     seen = tracer()
     strange: Any = SimpleNamespace(topic="t", index=1 << 40, state=STATE, sync=True)
-    appended: Any = SimpleNamespace(leader_epoch=5, base_offset=60, last_offset=64, size=123)
-    header: Any = SimpleNamespace(record_count=6, producer_id=1, producer_epoch=1, base_sequence=1)
-    trace_append(seen, APPENDED, strange, appended, header)
+    trace_append(seen, APPENDED, strange, APPEND, HEADER)
     trace_durable(seen, strange, 77, moved=True)
     trace_durable(seen, strange, 77, moved=False)
     trace_watermark(seen, strange)

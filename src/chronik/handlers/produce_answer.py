@@ -228,18 +228,21 @@ class Answer:
             tracer.count_lost(1, str(error))
 
     def _trace_acked(self) -> None:
-        tracer, call, name_of = self.broker.tracer, self.call, self.broker.partitions.name_of
+        tracer, call = self.broker.tracer, self.call
         number_of, now_ns = tracer.names.numbers, tracer.mono_ns()
+        port, correlation_id = call.peer.port, call.correlation_id
         took_us = (now_ns - call.received_ns) // 1000
         for result in self._results:
             topic, topic_id, index, _ = result.wanted
+            if topic_id is not None:
+                topic = self.broker.partitions.name_of(topic, topic_id)
+            kind = _REJECTED if result.code else _ACKED
             try:
                 # fmt: off
                 tracer.put(_pack_answer(
-                    now_ns, result.base_offset, result.last_offset, call.peer.port, took_us, index,
-                    call.correlation_id, number_of[name_of(topic, topic_id)],
-                    number_of[call.client_id], number_of[result.message],
-                    self.acks, result.code, (_REJECTED if result.code else _ACKED).number,
+                    now_ns, result.base_offset, result.last_offset, port, took_us, index,
+                    correlation_id, number_of[topic], number_of[call.client_id],
+                    number_of[result.message], self.acks, result.code, kind.number,
                 ))
                 # fmt: on
             except UNFIT as error:

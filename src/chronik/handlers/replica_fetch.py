@@ -14,7 +14,9 @@ from chronik.broker.replica_sessions import Followed, ReplicaSession
 from chronik.handlers.call import Call
 from chronik.model import limits
 from chronik.model.errors import ErrorCode
+from chronik.trace import fetch_rows
 from chronik.trace.events import EventKind
+from chronik.trace.packed import UNFIT, Shape
 from chronik.wire.fetch import FetchRequest
 from chronik.wire.fetch_response import (
     EpochEnd,
@@ -56,7 +58,7 @@ class _ReplicaFetch:
         self._waits = False
         if broker.tracer.on:
             for followed in session.moved:
-                self._trace(EventKind.FETCH_START, followed)
+                self._trace(fetch_rows.FOLLOWER_START, followed)
 
     # -- looking
 
@@ -147,7 +149,7 @@ class _ReplicaFetch:
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._broker.metrics.count_not_leader("Fetch", self._call.client_id)
         if self._broker.tracer.on:
-            self._trace(EventKind.REJECTED, followed, code=code)
+            self._emit(EventKind.REJECTED, followed, int(code))
         partition = followed.partition
         log_start = -1 if partition is None else partition.state.log_start
         return FetchResult(followed.key[1], int(code), -1, -1, log_start)
@@ -212,16 +214,32 @@ class _ReplicaFetch:
         for followed, result in found:
             if not result.error_code:
                 size = sum(map(len, result.records or ()))
-                kind = EventKind.FETCH_SERVED if size else EventKind.FETCH_EMPTY
-                self._trace(kind, followed, size=size)
+                sent = fetch_rows.FOLLOWER_SERVED if size else fetch_rows.FOLLOWER_EMPTY
+                self._trace(sent, followed, size)
 
-    def _trace(
-        self,
-        kind: EventKind,
-        followed: Followed,
-        size: int | None = None,
-        code: ErrorCode | None = None,
+    def _trace(self, shape: Shape, followed: Followed, *size: int) -> None:
+        partition = followed.partition
+        if partition is None:
+            self._emit(EventKind(shape.kind), followed, None, *size)
+            return
+        call, tracer, state = self._call, self._broker.tracer, partition.state
+        number_of, now_ns = tracer.names.numbers, tracer.mono_ns()
+        try:
+            # fmt: off
+            tracer.put(shape.pack(  # in the order of `packed.FIELDS`
+                now_ns, followed.wanted.fetch_offset, *size, state.high_watermark, state.log_end,
+                call.peer.port, (now_ns - call.received_ns) // 1000, partition.index,
+                call.correlation_id, self._request.replica_id,
+                number_of[partition.topic], number_of[call.client_id], shape.number,
+            ))
+            # fmt: on
+        except UNFIT as error:
+            tracer.count_lost(1, str(error))
+
+    def _emit(
+        self, kind: EventKind, followed: Followed, code: int | None, size: int | None = None
     ) -> None:
+        """What happens seldom."""
         topic_id, index = followed.key
         call, broker = self._call, self._broker
         state = followed.partition.state if followed.partition is not None else None
@@ -237,7 +255,7 @@ class _ReplicaFetch:
             connection_id=call.peer.port,
             correlation_id=call.correlation_id,
             peer=self._request.replica_id,
-            error_code=None if code is None else int(code),
+            error_code=code,
             duration_us=(broker.clock.monotonic_ns() - call.received_ns) // 1000,
         )
 

@@ -13,6 +13,10 @@ DATA = shape(EventKind.FETCH_DATA, "base_offset", "bytes", *_LEVELS, *_WHO, *_TE
 REJECTED = shape(EventKind.REJECTED, "base_offset", *_LEVELS, *_WHO, *_TEXTS, "error_code")
 EMPTY = shape(EventKind.FETCH_EMPTY, "base_offset", "bytes", *_WHO, *_TEXTS)
 SERVED = shape(EventKind.FETCH_SERVED, "base_offset", "bytes", *_WHO, *_TEXTS)
+_FOLLOWER = (*_LEVELS, *_WHO, "peer", *_TEXTS)
+FOLLOWER_START = shape(EventKind.FETCH_START, "base_offset", *_FOLLOWER)
+FOLLOWER_EMPTY = shape(EventKind.FETCH_EMPTY, "base_offset", "bytes", *_FOLLOWER)
+FOLLOWER_SERVED = shape(EventKind.FETCH_SERVED, "base_offset", "bytes", *_FOLLOWER)
 
 
 class FetchRows:

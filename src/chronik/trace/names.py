@@ -30,24 +30,24 @@ class Numbers(dict[str | None, int]):
 
 
 class _Generation(NamedTuple):
-    """A lookup was full: rows before this one may have texts below that number."""
+    """A lookup was full: rows that were put before may have texts below that number."""
 
-    rows: int
+    puts: int
     next_number: int
 
 
 class Names:
     """The texts of one tracer."""
 
-    __slots__ = ("_generations", "_lock", "_rows_so_far", "_texts", "first", "numbers")
+    __slots__ = ("_generations", "_lock", "_puts_so_far", "_texts", "first", "numbers")
 
-    def __init__(self, rows_so_far: Callable[[], int]) -> None:
+    def __init__(self, puts_so_far: Callable[[], int]) -> None:
         self.numbers = Numbers(self)
         """Looked up by whoever packs a row; another one for the next row perhaps."""
         self.first = NULL + 1
         self._texts: list[str] = []
         self._generations: list[_Generation] = []
-        self._rows_so_far = rows_so_far
+        self._puts_so_far = puts_so_far
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Names:
             numbers.chars += len(text)
             is_full = len(numbers) > TRACE_TEXTS_MAX or numbers.chars > TRACE_TEXT_CHARS_MAX
             if is_full and numbers is self.numbers:
-                self._generations.append(_Generation(self._rows_so_far(), number + 1))
+                self._generations.append(_Generation(self._puts_so_far(), number + 1))
                 self.numbers = Numbers(self)
         return number
 
@@ -74,8 +74,8 @@ class Names:
         with self._lock:
             return self.first, self._texts.copy()
 
-    def forget(self, rows_gone: int) -> None:
-        """So many rows will never be read again, nor will the texts that only they had.
+    def forget(self, puts_gone: int) -> None:
+        """So many puts of rows will never be read again, nor will the texts that only they had.
 
         A generation more is kept: another thread may have a number in hand for a row to come.
         """
@@ -83,7 +83,7 @@ class Names:
             return
         with self._lock:
             generations = self._generations
-            while len(generations) > 1 and generations[1].rows <= rows_gone:
+            while len(generations) > 1 and generations[1].puts <= puts_gone:
                 next_number = generations.pop(0).next_number
                 del self._texts[: next_number - self.first]
                 self.first = next_number

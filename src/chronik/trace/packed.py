@@ -10,9 +10,10 @@ as good as: they are added when the rows are read.
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from itertools import repeat
+from operator import is_not, itemgetter
+from typing import Any, Final
 
 from chronik.trace.events import Row, TraceEvent
 from chronik.trace.schema import COLUMNS, ArrowType
@@ -54,7 +55,8 @@ Pack = Callable[..., bytes]
 Numbers = Sequence[int | None]
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shape:
     """What rows with the same kind and the same nulls have in common."""
 
     number: int
@@ -78,7 +80,7 @@ def shape(kind: int, *columns: str) -> Shape:
     assert list(columns) == [name for name in FIELDS[1:] if name in columns], "the order of a row"
     known = _shape(int(kind), tuple(name in columns for name in NUMBERS))
     its = _format(columns)
-    return known._replace(format=its, pack=struct.Struct(its).pack)
+    return replace(known, format=its, pack=struct.Struct(its).pack)
 
 
 def pack_two(first: Shape, second: Shape) -> Pack:
@@ -123,7 +125,7 @@ def _reader(given: frozenset[str]) -> Callable[[Sequence[int | str | None]], Row
 
 def pack_any(kind: int, mono_ns: int, numbers: Numbers, texts: Sequence[int]) -> bytes:
     """Any event; `numbers` are those of `NUMBERS`."""
-    found = _shape(int(kind), tuple([number is not None for number in numbers]))
+    found = _shape(int(kind), tuple(map(is_not, numbers, repeat(None))))
     filled = [number if number is not None else 0 for number in numbers]
     wide, short = filled[: -len(SHORTS)], filled[-len(SHORTS) :]
     return _WHOLE.pack(mono_ns, *wide, *texts, *short, found.number)
@@ -133,7 +135,7 @@ def pack_any(kind: int, mono_ns: int, numbers: Numbers, texts: Sequence[int]) ->
 class Packed:
     """Rows of one node, oldest first, and what is needed to read them."""
 
-    rows: bytes | bytearray
+    rows: bytes
     node: int
     wall_ahead_ns: int
     """To be added to the monotonic clock."""

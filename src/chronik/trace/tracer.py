@@ -1,9 +1,9 @@
-"""The hot path: one check when traces are off, one row of bytes and its copy when they are on.
+"""The hot path: one check when traces are off, one row of bytes and its append when on.
 
     if tracer.on:
         tracer.emit(EventKind.APPENDED, topic, partition, base_offset=base, ...)
 
-`emit` never blocks and never raises; any thread may call it (to add to a bytearray is atomic).
+`emit` never blocks and never raises; any thread may call it (a list's append is atomic).
 The queue is bounded. When it is full, events are counted, and a `DROPPED` event tells how many.
 Events on the path of every batch are packed where they happen (`packed.py`) and handed to `put`.
 """
@@ -34,14 +34,14 @@ class Tracer:
     """A bounded queue of events. `on` never changes after construction, so callers may keep it."""
 
     __slots__ = (
-        "_bytes_max",
         "_drop_reason",
         "_keep_newest",
         "_lock",
         "_lost",
+        "_puts_gone",
+        "_puts_max",
         "_queue",
         "_reported",
-        "_rows_gone",
         "_wall_ns",
         "events_max",
         "mono_ns",
@@ -69,13 +69,13 @@ class Tracer:
         self._lost = 0
         self._reported = 0
         self._drop_reason = ""
-        self._queue = bytearray()
-        self._rows_gone = 0
+        self._queue: list[bytes] = []
+        self._puts_gone = 0
         """Taken from the queue, or overwritten."""
         self._keep_newest = keep_newest
-        self._bytes_max = (events_max + (RING_SLACK if keep_newest else 0)) * WIDTH
+        self._puts_max = events_max + (RING_SLACK if keep_newest else 0)
         self._lock = threading.Lock()
-        self.names = Names(self._rows_so_far)
+        self.names = Names(self._puts_so_far)
 
     def emit(  # noqa: PLR0913, PLR0917 - one argument per column
         self,
@@ -120,47 +120,48 @@ class Tracer:
             self.put(row)
 
     def put(self, rows: bytes) -> None:
-        """Queues one event or more that are packed already."""
+        """Queues what is packed already: one event, or two of one place."""
         queue = self._queue
-        if len(queue) + len(rows) <= self._bytes_max:
-            queue += rows
+        if len(queue) < self._puts_max:
+            queue.append(rows)
         else:
             self._put_where_full(rows)
 
     def _put_where_full(self, rows: bytes) -> None:
         """A ring loses its oldest events, a queue refuses the newest."""
         if self._keep_newest:
-            self._trim()
-            self._queue += rows
-            return
-        for at in range(0, len(rows), WIDTH):
-            if len(self._queue) < self._bytes_max:
-                self._queue += rows[at : at + WIDTH]
-            else:
-                self.count_lost(1, "queue full")
+            self._overwrite(RING_SLACK)
+            self._queue.append(rows)
+        else:
+            self.count_lost(len(rows) // WIDTH, "queue full")
 
     @property
     def dropped(self) -> int:
         """Events that were refused, overwritten or could not be written."""
-        return self._lost + self._excess()
+        return self._lost + self._excess(_count(self._queue))
 
     def __len__(self) -> int:
         """Events waiting."""
-        return len(self._queue) // WIDTH - self._excess()
+        count = _count(self._queue)
+        return count - self._excess(count)
 
-    def take(self, count_max: int) -> list[TraceEvent]:
-        """Removes the oldest events, at most `count_max`; for one consumer."""
-        return unpack(self.take_packed(count_max))
+    @property
+    def puts(self) -> int:
+        """What `take` can remove: events, and twos of them that were put together."""
+        return len(self._queue)
 
-    def take_packed(self, count_max: int) -> Packed:
+    def take(self, puts_max: int) -> list[TraceEvent]:
+        """Removes the oldest events, of at most so many puts; for one consumer."""
+        return unpack(self.take_packed(puts_max))
+
+    def take_packed(self, puts_max: int) -> Packed:
         """As `take`, in the form that the writer wants; what it took before is forgotten now."""
-        self.names.forget(self._rows_gone)
-        self._trim()
+        self.names.forget(self._puts_gone)
         queue = self._queue
-        rows = queue[: count_max * WIDTH]
-        del queue[: len(rows)]
-        self._rows_gone += len(rows) // WIDTH
-        return self._packed(rows)
+        taken = queue[:puts_max]
+        del queue[: len(taken)]
+        self._puts_gone += len(taken)
+        return self._packed(b"".join(taken))
 
     def take_drops(self) -> TraceEvent | None:
         """The `DROPPED` event for what was lost since the last call; None where nothing was."""
@@ -205,10 +206,10 @@ class Tracer:
         return [self.row(EventKind.DROPPED, drops, "ring overwritten")] if drops else []
 
     def _waiting(self) -> Packed:
-        self._trim()
-        return self._packed(self._queue.copy())
+        rows = b"".join(self._queue)
+        return self._packed(rows[self._excess(len(rows) // WIDTH) * WIDTH :])
 
-    def _packed(self, rows: bytearray) -> Packed:
+    def _packed(self, rows: bytes) -> Packed:
         first, texts = self.names.known()
         return Packed(rows, self.node, self._wall_ahead_ns(), first, texts)
 
@@ -223,20 +224,24 @@ class Tracer:
             looks.append((after - before, wall - (before + after) // 2))
         return min(looks)[1]
 
-    def _excess(self) -> int:
+    def _excess(self, count: int) -> int:
         """Events of a ring that are overwritten, and still there."""
-        return max(0, len(self._queue) // WIDTH - self.events_max) if self._keep_newest else 0
+        return max(0, count - self.events_max) if self._keep_newest else 0
 
-    def _trim(self) -> None:
+    def _overwrite(self, puts: int) -> None:
         with self._lock:
-            excess = self._excess()
-            del self._queue[: excess * WIDTH]
-            self._lost += excess
-            self._rows_gone += excess
-        self.names.forget(self._rows_gone)
+            gone = self._queue[:puts]
+            del self._queue[: len(gone)]
+            self._lost += _count(gone)
+            self._puts_gone += len(gone)
+        self.names.forget(self._puts_gone)
 
-    def _rows_so_far(self) -> int:
-        return self._rows_gone + len(self._queue) // WIDTH
+    def _puts_so_far(self) -> int:
+        return self._puts_gone + len(self._queue)
+
+
+def _count(queue: list[bytes]) -> int:
+    return sum(map(len, queue)) // WIDTH
 
 
 OFF = Tracer(-1, _no_clock, _no_clock, on=False)

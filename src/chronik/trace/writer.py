@@ -71,23 +71,28 @@ class TraceWriter:
 
     def _write_queue(self) -> None:
         # The count is taken once: a fast producer cannot keep this turn from ending.
-        left = len(self._tracer)
+        left = self._tracer.puts
         while left > 0:
-            packed = self._tracer.take_packed(min(left, ROWS_MAX))
-            left -= len(packed)
-            self._write_packed(packed)
+            puts = min(left, ROWS_MAX)
+            self._write_packed(self._tracer.take_packed(puts))
+            left -= puts
         self._report_drops()
         self._report_expired()
         self._rotate()
 
     def _write_packed(self, packed: Packed) -> None:
         try:
-            for batch in self._columns.batches(packed):
-                self._files.write_batch(batch)
-        except (OSError, pa.ArrowException) as error:
+            batches = self._columns.batches(packed)
+        except pa.ArrowException as error:
             self._lose(len(packed), error)
-        else:
-            self.written += len(packed)
+            return
+        for batch in batches:
+            try:
+                self._files.write_batch(batch)
+            except OSError as error:
+                self._lose(batch.num_rows, error)
+            else:
+                self.written += batch.num_rows
 
     def _write(self, rows: list[TraceEvent]) -> None:
         try:
