@@ -75,12 +75,10 @@ class Columns:
         for name in TEXTS:
             ready[name] = self._text(found[name], packed.texts_first)
         for name, column in nulls.column_of.items():
-            is_absent = column == NONE
-            ready[name] = (
-                pa.nulls(count, _TYPES[name])
-                if is_absent
-                else _with_nulls(found[name], valid, column)
-            )
+            if column == NONE:
+                ready[name] = pa.nulls(count, _TYPES[name])
+            else:
+                ready[name] = _with_nulls(found[name], valid, column)
         return pa.RecordBatch.from_arrays(
             [ready[name] for name, _ in COLUMNS], schema=arrow_schema()
         )
@@ -110,6 +108,7 @@ def _cut(rows: Any, count: int, width: _Width, wanted: Sequence[str]) -> Arrays:
 
 
 ALL, NONE = -1, -2
+"""In the place of a column: every shape has the number, or none."""
 
 
 class _Nulls(NamedTuple):

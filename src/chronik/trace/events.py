@@ -21,7 +21,7 @@ class EventKind(IntEnum):
     """A trace file of `bytes` was deleted to keep the total bound; `detail` is its name."""
 
     RECEIVED = 10
-    """A batch of a Produce request came off the socket; it has no offset yet."""
+    """A batch of a Produce request came off the socket, at `mono_ns`; it has no offset yet."""
     APPENDED = 11
     """The leader gave the batch its offsets: base_offset, last_offset, leader_epoch, log_end."""
     FSYNCED = 12
@@ -70,7 +70,11 @@ class TraceEvent(NamedTuple):
     """One row. All but the first four may be null; the order is the schema's."""
 
     time_ns: int
-    """Wall clock of the node: comparable between nodes as far as their clocks are."""
+    """Wall clock of the node: comparable between nodes as far as their clocks are.
+
+    It is `mono_ns` and what the wall clock was ahead of it when the event was taken from the queue,
+    a flush interval later at most: where somebody sets the clock, events just before have the new
+    time. Events about the trace itself look at it when they happen."""
     mono_ns: int
     """Monotonic clock of the process: exact order and distance within one run of one node."""
     node: int
