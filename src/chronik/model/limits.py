@@ -26,6 +26,8 @@ SENT_AT_ONCE_BYTES_MAX = 8 * 1024 * 1024
 """What the event loop sends from files to one connection before it does something else: 1 ms."""
 SEND_BUFFER_BYTES = 4 * 1024 * 1024
 """Asked of the kernel for a connection that gets such slices; it doubles it for its own needs."""
+BRIEF_ANSWER_BYTES_MAX = 16 * 1024
+"""Records of an answer to a follower that are copied into one piece with what is said of them."""
 SHARED_READ_BYTES_MAX = 4 * 1024
 """What was read last of a partition is kept for the next consumer up to this size."""
 FETCH_SESSIONS_MAX = 1_000

@@ -61,8 +61,8 @@ class FetchResult(NamedTuple):
     snapshot_id: SnapshotId = NO_SNAPSHOT
 
 
-_NO_TAGS: Final = (NO_EPOCH_END, NO_LEADER, NO_SNAPSHOT)
-_NOTHING: Final = ((), None, -1, *_NO_TAGS)
+NO_TAGS: Final = (NO_EPOCH_END, NO_LEADER, NO_SNAPSHOT)
+_NOTHING: Final = ((), None, -1, *NO_TAGS)
 """The end of a result without records, as of most partitions of a consumer that has all."""
 
 
@@ -142,7 +142,7 @@ def _aborted(aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> bytes
 
 
 def _result_tags(result: FetchResult) -> bytes:
-    if result[8:] == _NO_TAGS:
+    if result[8:] == NO_TAGS:
         return b"\0"
     fields = []
     if result.diverging_epoch != NO_EPOCH_END:

@@ -3,6 +3,9 @@
 These versions name topics by id (KIP-516) and the follower in a tagged field (KIP-903). What no
 follower says (directory id, its own watermark, rack, cluster id) is left at the default. Records
 stay slices of the frame that came.
+
+What mostly is said, nothing new or partitions of one topic, has a fixed layout and is written and
+read with it (`_written_at_once`, `_read_at_once`); the rest of the module does the same for all.
 """
 
 import struct
@@ -15,6 +18,7 @@ from chronik.wire.primitives import (
     WireError,
     read_length,
     read_uvarint,
+    rest_of_uvarint,
     short,
     skip_tags,
     uvarint,
@@ -33,6 +37,16 @@ _RESULT: Final = struct.Struct(">ihqqqB")
 _EPOCH_END: Final = struct.Struct(">iq")
 _ABORTED_BYTES: Final = 16
 _REPLICA_BYTES: Final = 4
+
+_LENGTH_MAX: Final = 127
+"""An array's length plus one in one byte."""
+_ONE: Final = 2
+_NO_TOPIC: Final = struct.Struct(">iiibiiBBBBBBiqB")
+_TOPIC: Final = struct.Struct(">iiibiiB16sB")
+_TOPIC_END: Final = struct.Struct(">BBBBBBiqB")
+_ANSWER_TOPIC: Final = struct.Struct(">ihiB16sB")
+_RESULT_AND_SIZE: Final = struct.Struct(">ihqqqBiB")
+"""Up to the first byte of the records' size."""
 
 
 class ReplicaPartition(NamedTuple):
@@ -84,6 +98,27 @@ class FetchAnswer(NamedTuple):
 def write_replica_fetch(version: int, request: ReplicaFetch) -> bytes:
     """The body of the request."""
     assert FIRST_VERSION <= version <= LAST_VERSION, version
+    return _written_at_once(request) or _written(request)
+
+
+def _written_at_once(request: ReplicaFetch) -> bytes | None:
+    replica, replica_epoch, wait_ms, least, most, session, epoch, topics, forgotten = request
+    if forgotten or len(topics) > 1:
+        return None
+    head = (wait_ms, least, most, 0, session, epoch)
+    if not topics:
+        return _NO_TOPIC.pack(*head, 1, 1, 1, 1, 1, 13, replica, replica_epoch, 0)
+    ((topic_id, partitions),) = topics.items()
+    length = len(partitions) + 1
+    if length > _LENGTH_MAX:
+        return None
+    out = _TOPIC.pack(*head, _ONE, topic_id, length)
+    for partition in partitions:
+        out += _PARTITION.pack(*partition, 0)
+    return out + _TOPIC_END.pack(0, 1, 1, 1, 1, 13, replica, replica_epoch, 0)
+
+
+def _written(request: ReplicaFetch) -> bytes:
     replica_id, replica_epoch, wait_ms, min_bytes, max_bytes, session, epoch, *_ = request
     pieces = [
         _HEAD.pack(wait_ms, min_bytes, max_bytes, 0, session, epoch),
@@ -105,9 +140,40 @@ def read_fetch_answer(version: int, body: memoryview) -> FetchAnswer:
     """The answer whose body this is."""
     assert FIRST_VERSION <= version <= LAST_VERSION, version
     try:
-        return _read(body)
+        return _read_at_once(body) or _read(body)
     except (struct.error, IndexError) as error:
         raise WireError(f"Fetch v{version}: {error} in {len(body)} bytes") from error
+
+
+def _read_at_once(body: memoryview) -> FetchAnswer | None:
+    """None where it is not the partitions of one topic, or one has more to say than that."""
+    end = len(body)
+    if end < _ANSWER_TOPIC.size:
+        return None
+    _, error_code, session_id, topics, topic_id, length = _ANSWER_TOPIC.unpack_from(body)
+    if topics != _ONE or not 0 < length <= _LENGTH_MAX:
+        return None
+    position = _ANSWER_TOPIC.size
+    partitions: list[Fetched] = []
+    for _ in range(length - 1):
+        index, code, watermark, _, log_start, aborted, _, size = _RESULT_AND_SIZE.unpack_from(
+            body, position
+        )
+        if aborted > 1 or not size:
+            return None
+        position += _RESULT_AND_SIZE.size
+        if size > 127:
+            size, position = rest_of_uvarint(body, position, size)
+        stop = position + size - 1
+        if stop >= end or body[stop]:
+            return None
+        records = body[position:stop]
+        fetched = (topic_id, index, code, watermark, log_start, NO_EPOCH_END, records)
+        partitions.append(tuple.__new__(Fetched, fetched))
+        position = stop + 1
+    if body[position] or body[position + 1]:
+        return None
+    return tuple.__new__(FetchAnswer, (error_code, session_id, partitions))
 
 
 def _read(body: memoryview) -> FetchAnswer:

@@ -1,0 +1,101 @@
+"""A follower's Fetch v15-18 as its leader mostly gets and answers it: fixed layouts.
+
+Nothing new, or partitions of one topic: once or twice per replicated batch and follower. Both
+functions give None for all else, which `fetch.py` reads and `fetch_response.py` writes; what they
+do take has the same bytes there.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from chronik.model.limits import BRIEF_ANSWER_BYTES_MAX
+from chronik.wire.fetch import NO_HIGH_WATERMARK, FetchPartition, FetchRequest
+from chronik.wire.fetch_response import NO_TAGS, FetchResult
+from chronik.wire.pieces import Piece, buffers_of
+from chronik.wire.primitives import ZERO_UUID, uvarint
+
+_LENGTH_MAX: Final = 127
+"""An array's length plus one in one byte."""
+_ONE: Final = 2
+_NO_TOPIC: Final = struct.Struct(">iiibii6siqB")
+_NO_TOPIC_THEN: Final = b"\1\1\1\1\1\x0d"
+"""No topics, nothing forgotten, no rack; one tagged field, number 1, of 13 bytes: the follower."""
+_TOPIC: Final = struct.Struct(">iiibiiB16sB")
+_PARTITION: Final = struct.Struct(">iiqiqiB")
+_TOPIC_END: Final = struct.Struct(">6siqB")
+_TOPIC_THEN: Final = b"\0\1\1\1\1\x0d"
+"""No tags of the topic, nothing forgotten, and so on."""
+_ANSWER: Final = struct.Struct(">ihiB16sB")
+_RESULT: Final = struct.Struct(">ihqqqBi")
+_PLAIN: Final = (None, -1, *NO_TAGS)
+"""What comes after the records of a result that tells neither a divergence nor another leader."""
+
+
+def read_follower_request(frame: bytearray, position: int) -> FetchRequest | None:
+    """The request whose body begins there and ends with the frame."""
+    size = len(frame) - position
+    if size > _NO_TOPIC.size:
+        return _read_topic(frame, position)
+    if size < _NO_TOPIC.size:
+        return None
+    wait_ms, least, most, isolation, session, epoch, then, replica, replica_epoch, tags = (
+        _NO_TOPIC.unpack_from(frame, position)
+    )
+    if then != _NO_TOPIC_THEN or tags:
+        return None
+    head = (replica, replica_epoch, wait_ms, least, most, isolation, session, epoch)
+    return tuple.__new__(FetchRequest, (*head, [], [], "", None))
+
+
+def _read_topic(frame: bytearray, position: int) -> FetchRequest | None:
+    wait_ms, least, most, isolation, session, epoch, topics, topic_id, length = _TOPIC.unpack_from(
+        frame, position
+    )
+    start = position + _TOPIC.size
+    stop = start + (length - 1) * _PARTITION.size
+    if topics != _ONE or not 0 < length <= _LENGTH_MAX or stop + _TOPIC_END.size != len(frame):
+        return None
+    then, replica, replica_epoch, tags = _TOPIC_END.unpack_from(frame, stop)
+    if then != _TOPIC_THEN or tags:
+        return None
+    partitions = []
+    for *wanted, tags in _PARTITION.iter_unpack(frame[start:stop]):
+        if tags:
+            return None
+        named = (None, topic_id, *wanted, ZERO_UUID, NO_HIGH_WATERMARK)
+        partitions.append(tuple.__new__(FetchPartition, named))
+    head = (replica, replica_epoch, wait_ms, least, most, isolation, session, epoch)
+    return tuple.__new__(FetchRequest, (*head, partitions, [], "", None))
+
+
+def plain_result(
+    index: int, watermark: int, log_start: int, records: Sequence[Piece] = ()
+) -> FetchResult:
+    """What there is to say of a partition where nothing is wrong."""
+    return tuple.__new__(FetchResult, (index, 0, watermark, watermark, log_start, records, *_PLAIN))
+
+
+def write_brief_answer(
+    session_id: int, topic_id: bytes, results: Sequence[FetchResult]
+) -> bytes | None:
+    """An answer in one piece, if it is short: to copy it costs less than to send several."""
+    length = len(results) + 1
+    if length > _LENGTH_MAX:
+        return None
+    out = _ANSWER.pack(0, 0, session_id, _ONE, topic_id, length)
+    left = BRIEF_ANSWER_BYTES_MAX
+    for result in results:
+        records = result[5]
+        if records is None or result[6:] != _PLAIN:
+            return None
+        if not records:
+            out += _RESULT.pack(*result[:5], 0, -1) + b"\1\0"
+            continue
+        size = sum(map(len, records))
+        left -= size
+        if left < 0:
+            return None
+        head = _RESULT.pack(*result[:5], 0, -1) + uvarint(size + 1)
+        out = b"".join((out, head, *buffers_of(records), b"\0"))
+    return out + b"\0\0"
