@@ -68,8 +68,9 @@ class Followed:
 
     def told(self, partition: Partition) -> None:
         """The follower knows what is true now."""
-        self.told_watermark = partition.state.high_watermark
-        self.told_log_start = partition.state.log_start
+        state = partition.state
+        self.told_watermark = state.high_watermark
+        self.told_log_start = state.log_start
 
     def has_news(self) -> bool:
         """True where the follower does not know the watermark or the log start."""
@@ -147,11 +148,12 @@ class ReplicaSession:
     def update(self, request: FetchRequest) -> None:
         """Takes over what the request adds, changes and forgets."""
         for wanted in request.partitions:
-            key = (wanted.topic_id or b"", wanted.index)
+            _, topic_id, index, epoch, *_ = wanted
+            key = (topic_id or b"", index)
             followed = self._followed.get(key)
             if followed is None:
                 followed = self._followed[key] = Followed(self, key, wanted)
-            elif followed.wanted.current_leader_epoch != wanted.current_leader_epoch:
+            elif followed.wanted.current_leader_epoch != epoch:
                 # What it was told of an earlier epoch it may have had no use for.
                 followed.told_watermark = followed.told_log_start = -1
             followed.wanted = wanted
@@ -174,8 +176,10 @@ class ReplicaSession:
 
     def served(self, followed: Followed) -> None:
         """It had data: the others get their turn first."""
-        self.moved.pop(followed, None)
-        self.moved[followed] = None
+        moved = self.moved
+        if len(moved) > 1 or followed not in moved:
+            moved.pop(followed, None)
+            moved[followed] = None
 
     # -- waiting
 
@@ -240,19 +244,19 @@ class ReplicaSessions:
 
     def resolve(self, request: FetchRequest) -> ReplicaSession:
         """The session of this request, with what it changes taken over."""
-        follower = request.replica_id
+        follower, _, _, _, _, _, session_id, epoch, *_ = request
         session = self._sessions.get(follower)
-        if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
+        if epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
             if session is not None:
                 session.close()
             session = ReplicaSession(follower, max(1, self._new_id()), self._loop)
             self._sessions[follower] = session
-        elif session is None or session.session_id != request.session_id:
+        elif session is None or session.session_id != session_id:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        elif session.epoch != request.session_epoch:
+        elif session.epoch != epoch:
             raise SessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         else:
-            session.epoch = session.epoch % EPOCH_MAX + 1
+            session.epoch = epoch % EPOCH_MAX + 1
         session.update(request)
         return session
 

@@ -11,12 +11,20 @@ from chronik.handlers.call import Call
 from chronik.handlers.table import TABLE
 from chronik.wire.apis import ApiKey
 from chronik.wire.fetch import TOPIC_ID, parse_fetch
+from chronik.wire.replica_fetch import FIRST_VERSION as NAMES_FOLLOWER_IN_TAG
+from chronik.wire.replica_serve import read_follower_request
 
 
 def serve_fetch(broker: Broker, call: Call) -> None:
     """Followers replicate; what names no follower is a consumer's."""
-    request = parse_fetch(call.api_version, memoryview(call.frame), call.body)
-    if request.replica_id >= 0 and call.api_version >= TOPIC_ID:
+    version = call.api_version
+    if version >= NAMES_FOLLOWER_IN_TAG:
+        request = read_follower_request(call.frame, call.body)
+        if request is not None and request[0] >= 0:
+            replica_fetch.answer(broker, call, request)
+            return
+    request = parse_fetch(version, memoryview(call.frame), call.body)
+    if request.replica_id >= 0 and version >= TOPIC_ID:
         replica_fetch.answer(broker, call, request)
     else:
         fetch.answer(broker, call, request)

@@ -6,6 +6,7 @@ takes it along. Whatever did not move costs nothing, and no fetch has a timer of
 """
 
 from asyncio import Handle
+from collections.abc import Sequence
 
 from chronik.broker.broker import Broker
 from chronik.broker.fetch_sessions import SessionError
@@ -24,7 +25,10 @@ from chronik.wire.fetch_response import (
     FetchResult,
     write_fetch_response,
 )
+from chronik.wire.pieces import Piece
+from chronik.wire.replica_serve import plain_result, write_brief_answer
 
+_NONE = ErrorCode.NONE
 Found = list[tuple[Followed, FetchResult]]
 
 
@@ -95,34 +99,49 @@ class _ReplicaFetch:
     def _read(
         self, followed: Followed, left: int, *, first: bool
     ) -> tuple[FetchResult | None, int]:
-        wanted, partition = followed.wanted, self._find(followed)
-        if partition is None:
-            return self._failed(followed, self._why_missing(followed)), 0
-        state, offset = partition.state, wanted.fetch_offset
-        code = _refusal(followed, partition)
-        if code is not ErrorCode.NONE:
-            return self._failed(followed, code), 0
-        diverging = partition.log.divergence(wanted.last_fetched_epoch, offset)
-        if diverging is not None:
-            end = EpochEnd(diverging[0], max(diverging[1], state.log_start))
-            result = FetchResult(wanted.index, log_start_offset=state.log_start)
-            return result._replace(diverging_epoch=end), 0
+        partition = followed.partition
+        if partition is None or partition.leader_id < 0:
+            partition = self._find(followed)  # not seen so far, or it was closed
+            if partition is None:
+                return self._failed(followed, self._why_missing(followed)), 0
+        # All of it at once: each field of a named tuple costs as much as the rest together.
+        _, _, index, epoch, offset, last_epoch, log_start, size_max, _, _ = followed.wanted
+        state, log = partition.state, partition.log
+        if epoch != state.leader_epoch or not state.is_leader or offset < state.log_start:
+            code = _refusal(followed, partition)
+            if code is not _NONE:
+                return self._failed(followed, code), 0
+        if last_epoch != log.epochs.latest or offset > log.end_offset:
+            diverging = log.divergence(last_epoch, offset)
+            if diverging is not None:
+                end = EpochEnd(diverging[0], max(diverging[1], state.log_start))
+                result = FetchResult(index, log_start_offset=state.log_start)
+                return result._replace(diverging_epoch=end), 0
         if not self._waits:
-            self._acknowledge(partition, offset, wanted.log_start_offset)
-        if not followed.has_data() or (left <= 0 and not first):
+            self._acknowledge(partition, offset, log_start)
+        if offset >= log.end_offset or (left <= 0 and not first):
             return None, 0
-        size_max = min(wanted.max_bytes, left)
+        return self._read_records(followed, partition, min(size_max, left), first=first)
+
+    def _read_records(
+        self, followed: Followed, partition: Partition, size_max: int, *, first: bool
+    ) -> tuple[FetchResult | None, int]:
+        _, _, index, _, offset, *_ = followed.wanted
         try:
             read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
         except OSError:
             return self._failed(followed, ErrorCode.KAFKA_STORAGE_ERROR), 0
-        if not read.size:
+        slices, size, *_ = read
+        if not size:
             return None, 0
-        watermark = state.high_watermark
-        # What is not committed may be cut from the file while the kernel has still to send it.
-        records = read.pieces() if partition.is_committed(read) else read.slices
-        result = FetchResult(wanted.index, 0, watermark, watermark, state.log_start, records)
-        return result, read.size
+        records: Sequence[Piece] = slices
+        if size >= limits.SENT_FROM_FILE_BYTES_MIN and partition.is_committed(read):
+            # What is not committed may be cut from the file while the kernel has still to send it.
+            records = read.pieces()
+        partition.counters.replication_bytes_out += size
+        followed.told(partition)
+        state = partition.state
+        return plain_result(index, state.high_watermark, state.log_start, records), size
 
     def _find(self, followed: Followed) -> Partition | None:
         topic_id, index = followed.key
@@ -181,23 +200,30 @@ class _ReplicaFetch:
 
     def _answer(self, found: Found, news: list[Followed]) -> None:
         self._stop_waiting()
-        session, call, broker = self._session, self._call, self._broker
-        topics: dict[str | bytes, list[FetchResult]] = {}
-        for followed, result in found:
-            topics.setdefault(followed.key[0], []).append(result)
+        session, broker = self._session, self._broker
+        for followed, _ in found:
             session.served(followed)
-            if result.records and followed.partition is not None:
-                followed.told(followed.partition)
-                size = sum(map(len, result.records))
-                followed.partition.counters.replication_bytes_out += size
-        for followed in news:
-            topics.setdefault(followed.key[0], []).append(self._told(followed))
+        said = found
+        if news:
+            said = found + [(followed, self._told(followed)) for followed in news]
         session.news_told()
         if broker.tracer.on:
             self._trace_answer(found)
-        response = FetchResponse(list(topics.items()), session_id=session.session_id)
+        self._say(said)
+        broker.count(self._call, _NONE)
+
+    def _say(self, said: Found) -> None:
+        session_id, call = self._session.session_id, self._call
+        topics: dict[str | bytes, list[FetchResult]] = {}
+        for followed, result in said:
+            topics.setdefault(followed.key[0], []).append(result)
+        if len(topics) == 1:
+            brief = write_brief_answer(session_id, said[0][0].key[0], [one for _, one in said])
+            if brief is not None:
+                call.reply_briefly(brief)
+                return
+        response = FetchResponse(list(topics.items()), session_id=session_id)
         call.reply(write_fetch_response(call.api_version, response))
-        broker.count(call, ErrorCode.NONE)
 
     def _told(self, followed: Followed) -> FetchResult:
         """The watermark; without data, the partition is done with until it moves again."""
@@ -205,8 +231,8 @@ class _ReplicaFetch:
         assert partition is not None, "what is not here has no watermark"
         followed.told(partition)
         self._session.done_with(followed)
-        state, watermark = partition.state, partition.state.high_watermark
-        return FetchResult(followed.key[1], 0, watermark, watermark, state.log_start)
+        state = partition.state
+        return plain_result(followed.key[1], state.high_watermark, state.log_start)
 
     # -- evidence
 
