@@ -20,6 +20,7 @@ from chronik.broker.evidence import (
 )
 from chronik.broker.long_polls import LongPolls, Woken, look_at_once
 from chronik.broker.metrics import TopicCounters
+from chronik.broker.newest import Newest, newest_of
 from chronik.broker.opening import make_directory, producers_writer
 from chronik.broker.shared_read import SharedRead
 from chronik.broker.topic_rules import batch_rules, log_config
@@ -49,6 +50,7 @@ class Partition:
     """One replica with its log. Created once per partition, by `Partitions` alone."""
 
     __slots__ = (
+        "_newest",
         "_pending",
         "_shared",
         "_tracer",
@@ -114,11 +116,11 @@ class Partition:
         """For a log start that every replica of the ISR has on disk."""
         self.fetch_waiters = LongPolls(woken)
         self.follower_waiters: dict[Callable[[], None], None] = {}
-        self.leader_id = -1
-        self.isr_size = 1
+        self.leader_id, self.isr_size = -1, 1
         self.isr_proposed: frozenset[int] | None = None
         """The other members of an ISR that is with the controller: they count already."""
         self._shared = SharedRead()
+        self._newest: Newest | None = None  # while followers are yet to fetch it
         self._pending: list[Appended] = []
         self._writing: list[Appended] = []
         self._written_bytes = 0
@@ -136,6 +138,7 @@ class Partition:
 
     def assign(self, assigned: PartitionState, node_id: int, now_ms: int) -> None:
         """Takes the role that the metadata gives it."""
+        self._newest = None  # its place in the log may be another's by the time it leads again
         self.leader_id = assigned.leader
         self.isr_size = len(assigned.isr)
         if assigned.leader == node_id:
@@ -182,13 +185,16 @@ class Partition:
         self, node_id: int, offset: int, now_ms: int, broker_epoch: int, log_start: int
     ) -> None:
         """A follower has everything from `log_start` to `offset` on its disk."""
-        follower = self.state.followers.get(node_id)
-        if follower is not None and follower.log_start != log_start:
+        state = self.state
+        follower = state.followers.get(node_id)
+        if follower is None:
+            return
+        if follower.log_start != log_start:
             follower.log_start = log_start
-            self.start_waiters.reached(self.state.replicated_start())
-        if self._tracer.on and follower is not None and offset > follower.end:
+            self.start_waiters.reached(state.replicated_start())
+        if self._tracer.on and offset > follower.end:
             trace_replicated(self._tracer, self, node_id, offset)
-        if self.state.follower_fetched(node_id, offset, now_ms, broker_epoch):
+        if state.follower_fetched(node_id, offset, now_ms, broker_epoch):
             if self._tracer.on:
                 trace_watermark(self._tracer, self)
             self._watermark_moved()
@@ -228,18 +234,22 @@ class Partition:
     def expose(self, write: Write) -> None:
         """It is in the page cache: followers write and sync it while this disk does."""
         self.log.expose(write)
+        self._newest = newest_of(write)
         self._wake(self.follower_waiters)
 
     def written(self, write: Write, duration_us: int) -> None:
         """The disk has it: readable, committed, acknowledged."""
         self.log.apply(write)
+        state = self.state
         end_offset = self._writing[-1].last_offset + 1
         self._writing = []
         self._written_bytes += write.size
-        moved = self.state.made_durable(end_offset)
+        if not write.exposed:
+            self._newest = newest_of(write) if state.is_leader and state.followers else None
+        moved = state.made_durable(end_offset)
         if self._tracer.on:
             trace_durable(self._tracer, self, duration_us, moved=moved)
-        self.durable_waiters.reached(self.state.durable_end)
+        self.durable_waiters.reached(state.durable_end)
         if moved:
             self._watermark_moved()
         elif not write.exposed:
@@ -284,9 +294,12 @@ class Partition:
         code = ErrorCode.NONE
         if self.isr_size < self.config.min_insync_replicas:
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        self.committed_waiters.reached(self.state.high_watermark, code)
-        if self.state.high_watermark == self.state.durable_end:
+        state = self.state
+        self.committed_waiters.reached(state.high_watermark, code)
+        if state.high_watermark == state.durable_end:
             self.committed_bytes = self._written_bytes
+        if state.high_watermark == self.log.end_offset:
+            self._newest = None  # all who are in sync have it
         self.fetch_waiters.reached(self._written_bytes)
         if self.follower_waiters:
             self._wake(self.follower_waiters)
@@ -350,7 +363,9 @@ class Partition:
 
         A part of a batch is of no use to it, and the next answer would send all of that again.
         """
-        end, one = self.log.end_offset, at_least_one_batch
+        end, one, newest = self.log.end_offset, at_least_one_batch, self._newest
+        if newest is not None and newest.fits(offset, max_bytes, end):
+            return newest.read
         return self.log.read(offset, max_bytes, end, at_least_one_batch=one, whole=True)
 
     def is_committed(self, read: Read) -> bool:

@@ -14,6 +14,7 @@ from chronik.wire.fetch import FetchPartition, FetchRequest
 
 TIMER_STEP_S = 0.001
 """The event loop's timers count in milliseconds: one may come that much early."""
+_NO_SESSION = frozenset((FINAL_EPOCH, INITIAL_EPOCH))
 
 Key = tuple[bytes, int]
 
@@ -246,7 +247,7 @@ class ReplicaSessions:
         """The session of this request, with what it changes taken over."""
         follower, _, _, _, _, _, session_id, epoch, *_ = request
         session = self._sessions.get(follower)
-        if epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
+        if epoch in _NO_SESSION:
             if session is not None:
                 session.close()
             session = ReplicaSession(follower, max(1, self._new_id()), self._loop)

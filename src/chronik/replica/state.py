@@ -180,13 +180,14 @@ class ReplicaState:
             return False
         follower.end = offset
         follower.broker_epoch = broker_epoch
-        if offset >= self.durable_end:
+        durable_end = self.durable_end
+        if offset >= durable_end:
             follower.caught_up_ms = now_ms
         elif offset >= follower.leader_end_then:
             # It has what the leader had when it last asked: it was caught up at that time.
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
         follower.fetched_ms = now_ms
-        follower.leader_end_then = self.durable_end
+        follower.leader_end_then = durable_end
         return self._recompute_watermark()
 
     def replicated_start(self) -> int:
@@ -219,21 +220,15 @@ class ReplicaState:
     def take_over(self, batch: memoryview, header: BatchHeader) -> Appended:
         """Appends a batch as the leader has it: its offsets, its epoch, its bytes."""
         assert not self.is_leader, "a leader takes nothing over"
-        assert header.base_offset >= self.log_end, "batches come in order"
+        base_offset, _, epoch, _, _, _, delta, _, newest, producer_id, _, _, _ = header
+        assert base_offset >= self.log_end, "batches come in order"
         former = None
-        if header.producer_id >= 0 and not header.is_control:
-            former = self.producers.advance(header, header.base_offset, header.max_timestamp)
-        self.log_end = header.next_offset
-        return Appended(
-            batch,
-            header.base_offset,
-            header.last_offset,
-            header.max_timestamp,
-            header.leader_epoch,
-            header.size,
-            header.producer_id,
-            former,
-        )
+        if producer_id >= 0 and not header.is_control:
+            former = self.producers.advance(header, base_offset, newest)
+        last_offset, size = base_offset + delta, len(batch)
+        self.log_end = last_offset + 1
+        appended = (batch, base_offset, last_offset, newest, epoch, size, producer_id, former)
+        return tuple.__new__(Appended, appended)
 
     def leader_says(self, high_watermark: int, log_start: int) -> bool:
         """Follows the leader's watermark as far as this disk has the data; True: it moved."""
@@ -273,10 +268,11 @@ class ReplicaState:
         self.log_start = max(self.log_start, offset)
 
     def _recompute_watermark(self) -> bool:
-        least = self.durable_end
+        least, followers = self.durable_end, self.followers
         for one in self.maximal_isr:
-            end = self.followers[one].end
-            least = min(least, end)
+            end = followers[one].end
+            if end < least:  # noqa: PLR1730 - `min` is a call, and this is once per fetch
+                least = end
         return self._advance_watermark(least)
 
     def _advance_watermark(self, candidate: int) -> bool:
