@@ -89,7 +89,8 @@ class Asking:
             asked = asked_of(partition)
             if self._asked.get(key) != asked:
                 self._asked[key] = asked
-                wanted = ReplicaPartition(key[1], *asked, REPLICA_PARTITION_BYTES_MAX)
+                named = (key[1], *asked, REPLICA_PARTITION_BYTES_MAX)
+                wanted = tuple.__new__(ReplicaPartition, named)
                 topics.setdefault(key[0], []).append(wanted)
         return ReplicaFetch(
             replica_id,

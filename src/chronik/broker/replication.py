@@ -24,7 +24,7 @@ from chronik.broker.peering import Message, PeerApi, Peers, PeerUnavailableError
 from chronik.model.errors import ErrorCode
 from chronik.wire.apis import ApiKey
 from chronik.wire.codec import WireError
-from chronik.wire.records import batch_crc, scan
+from chronik.wire.records import LENGTH_OVERHEAD, batch_crc, scan
 from chronik.wire.replica_fetch import (
     FetchAnswer,
     Fetched,
@@ -35,6 +35,8 @@ from chronik.wire.replica_fetch import (
 FETCH_VERSION = 17
 ANSWER_TIMEOUT_S = 5.0
 BACKOFF_S = 0.1
+_FETCH = ApiKey.FETCH
+_NONE = ErrorCode.NONE
 _OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
 
 log = logging.getLogger(__name__)
@@ -156,7 +158,7 @@ class _Fetcher:
         request = asking.request(owner.node_id, owner.broker_epoch(), now_s)
         body = write_replica_fetch(FETCH_VERSION, request)
         owner.peers.request(
-            self._leader, ApiKey.FETCH, FETCH_VERSION, [body], ANSWER_TIMEOUT_S, self._answered
+            self._leader, _FETCH, FETCH_VERSION, [body], ANSWER_TIMEOUT_S, self._answered
         )
 
     def _ask_later(self) -> None:
@@ -184,26 +186,28 @@ class _Fetcher:
     # -- taking what came
 
     def _take(self, answer: FetchAnswer) -> None:
-        if answer.error_code:
+        error_code, session_id, partitions = answer
+        if error_code:
             self._begin_again()
             return
         asking = self._asking
-        asking.answered(answer.session_id)
+        asking.answered(session_id)
         self._open = 1
         written = []
-        for data in answer.partitions:
-            partition, asked = asking.told((data.topic_id, data.index))
+        for data in partitions:
+            topic_id, index, code, _, _, diverging, records = data
+            partition, asked = asking.told((topic_id, index))
             if partition is None or asked is None:
                 continue
             if not still_fits(partition, asked):
                 if partition.is_unsynced:
                     self._pause(partition)  # its own disk must take what it has first
                 continue
-            if data.diverging_epoch.end_offset >= 0 or data.error_code == _OUT_OF_RANGE:
+            if diverging[1] >= 0 or code == _OUT_OF_RANGE:
                 self._spawn(self._mend(partition, data, asked))
-            elif data.error_code:
+            elif code:
                 self._pause(partition)
-            elif data.records and self._append(partition, data, asked[0]):
+            elif records and self._append(partition, data, asked[0]):
                 written.append(partition)
             else:
                 self._leader_says(partition, data, asked[0])
@@ -223,16 +227,17 @@ class _Fetcher:
         appended = False
         partition.counters.replication_bytes_in += len(records)
         for position, header in scan(records):
-            batch = records[position : position + header.size]
-            if header.base_offset < state.log_end:
+            base_offset, length, _, _, crc, *_ = header
+            if base_offset < state.log_end:
                 continue  # the batch that holds the offset asked for may begin before it
-            if batch_crc(batch) != header.crc:
+            batch = records[position : position + length + LENGTH_OVERHEAD]
+            if batch_crc(batch) != crc:
                 log.error(
                     "%s-%d: node %d sent a damaged batch at offset %d; it is asked for again",
                     partition.topic,
                     partition.index,
                     self._leader,
-                    header.base_offset,
+                    base_offset,
                 )
                 self._pause(partition)
                 break
@@ -245,7 +250,7 @@ class _Fetcher:
         return appended
 
     def _durable(self, partition: Partition, data: Fetched, epoch: int, code: ErrorCode) -> None:
-        if code is not ErrorCode.NONE:
+        if code is not _NONE:
             self._pause(partition)
         self._leader_says(partition, data, epoch)
         self._settled()
@@ -254,7 +259,7 @@ class _Fetcher:
         state = partition.state
         if state.is_leader or state.leader_epoch != epoch:
             return
-        partition.leader_says(data.high_watermark, data.log_start_offset)
+        partition.leader_says(data[3], data[4])  # watermark, log start
         if state.log_start > partition.log.start_offset and partition.has_directory:
             self._spawn(self._advance_start(partition))
 

@@ -10,7 +10,7 @@ from chronik.handlers.call import Call, Peer
 from chronik.model import limits
 from chronik.net.budget import Budget
 from chronik.net.file_sender import FileSender
-from chronik.net.frames import FrameError, FramePool, FrameReader
+from chronik.net.frames import POOLED_BYTES_MIN, FrameError, FramePool, FrameReader
 from chronik.wire.pieces import FileSlice, Piece, buffers_of
 
 
@@ -139,14 +139,15 @@ class Connection(asyncio.BufferedProtocol):
     # -- calls and answers
 
     def _dispatch(self, frame: bytearray) -> None:
-        now_ns = self._listener.clock.monotonic_ns()
+        listener, size = self._listener, len(frame)
+        now_ns = listener.clock.monotonic_ns()
         call = Call(frame, self.peer, now_ns, self._answered, self._hang_up)
         self._calls.append(call)
-        self._queued_bytes += call.size
-        self._listener.budget.take(call.size)
-        self._listener.router.route(call)
-        if call.frame is not frame:
-            self._listener.frame_pool.give(frame)  # long before the answer, perhaps
+        self._queued_bytes += size
+        listener.budget.take(size)
+        listener.router.route(call)
+        if size >= POOLED_BYTES_MIN and call.frame is not frame:
+            listener.frame_pool.give(frame)  # long before the answer, perhaps
 
     def _hang_up(self) -> None:
         """A request that cannot be answered ends the connection, as Kafka does."""
@@ -156,16 +157,17 @@ class Connection(asyncio.BufferedProtocol):
     def _answered(self, call: Call) -> None:
         if self._transport is None:
             return  # the client left; its share of the budget was released then
-        self._queued_bytes -= call.size
-        self._listener.budget.release(call.size)
-        if call.frame:
-            self._listener.frame_pool.give(call.frame)
-        if self._listener.internal:
+        listener, calls, size = self._listener, self._calls, call.size
+        self._queued_bytes -= size
+        listener.budget.release(size)
+        if size >= POOLED_BYTES_MIN and call.frame:
+            listener.frame_pool.give(call.frame)
+        if listener.internal and call is not calls[0]:
             # Peers match answers by correlation id: a long poll must not hold up a command.
-            self._calls.remove(call)
-            self._calls.appendleft(call)
-        if call is self._calls[0]:
-            outbox = self._listener.outbox
+            calls.remove(call)
+            calls.appendleft(call)
+        if call is calls[0]:
+            outbox = listener.outbox
             if outbox.gathers:
                 outbox.add(self)
             else:
@@ -183,6 +185,9 @@ class Connection(asyncio.BufferedProtocol):
             self.unthrottle()
 
     def _send(self, transport: asyncio.Transport, out: list[Piece]) -> None:
+        if len(out) == 1 and isinstance(out[0], bytes):
+            transport.write(out[0])  # what comes most often
+            return
         if any(isinstance(piece, FileSlice) for piece in out):
             try:
                 out = self._send_files(transport, out)

@@ -14,8 +14,12 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from chronik.broker.peering import Answered, Message, PeerUnavailableError
 from chronik.model.limits import PEER_QUEUED_BYTES_MAX
-from chronik.net.frames import FrameError, FramePool, FrameReader
-from chronik.wire.headers import read_response_header, write_request_header
+from chronik.net.frames import POOLED_BYTES_MIN, FrameError, FramePool, FrameReader
+from chronik.wire.headers import (
+    read_response_header,
+    response_header_version,
+    write_request_header,
+)
 from chronik.wire.records import Buffer
 
 CONNECT_TIMEOUT_S = 1.0
@@ -25,6 +29,9 @@ DEAD_AFTER_S = 3.0
 _RECEIVE_BYTES = 256 * 1024
 _FRAME = Struct(">ihhi")
 """Length, API, version and correlation id; what follows is the same for each API."""
+_CORRELATION_ID = Struct(">i")
+_ONE_WRITE_BYTES_MAX = 4096
+"""A request of so few bytes is copied behind its header: one buffer costs less than two."""
 
 T = TypeVar("T")
 
@@ -34,6 +41,10 @@ log = logging.getLogger(__name__)
 @cache
 def _header_rest(api_key: int, version: int) -> bytes:
     return write_request_header(api_key, version, 0, "peer")[_FRAME.size - 4 :]
+
+
+_has_tags = cache(response_header_version)
+"""Whether the answer's header ends with tagged fields."""
 
 
 class _Waiting(NamedTuple):
@@ -88,23 +99,35 @@ class _Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _answer(self, frame: bytearray) -> None:
-        waiting = self._waiting.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+        if len(frame) < _CORRELATION_ID.size:
+            raise FrameError(len(frame))
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        waiting = self._waiting.pop(correlation_id, None)
         if waiting is not None:
-            _, body = read_response_header(waiting.api_key, waiting.version, frame)
-            waiting.answered(memoryview(frame)[body:])
-        self._pool.give(frame)  # used again once nobody has a view of it any more
+            api_key, version, _, answered = waiting
+            if frame[4:5] == b"\0" and _has_tags(api_key, version):
+                body = 5  # no tags, as always
+            else:
+                _, body = read_response_header(api_key, version, frame)
+            answered(memoryview(frame)[body:])
+        if len(frame) >= POOLED_BYTES_MIN:
+            self._pool.give(frame)  # used again once nobody has a view of it any more
 
     def send(self, api_key: int, version: int, body: list[Buffer]) -> int:
         """Writes one request; returns its correlation id."""
         assert self.transport is not None
-        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        self._next_id = correlation_id = (self._next_id + 1) & 0x7FFFFFFF
         rest = _header_rest(api_key, version)
-        size = _FRAME.size - 4 + len(rest) + sum(map(len, body))
-        head = _FRAME.pack(size, api_key, version, self._next_id) + rest
-        self.transport.writelines([head, *body])
+        size = sum(map(len, body))
+        whole = _FRAME.size - 4 + len(rest) + size
+        head = _FRAME.pack(whole, api_key, version, correlation_id) + rest
+        if size <= _ONE_WRITE_BYTES_MAX:
+            self.transport.write(b"".join((head, *body)))
+        else:
+            self.transport.writelines([head, *body])
         if self._silent_since is None:
             self._silent_since = self._loop.time()
-        return self._next_id
+        return correlation_id
 
     @property
     def is_dead(self) -> bool:

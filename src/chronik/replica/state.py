@@ -234,7 +234,8 @@ class ReplicaState:
         """Follows the leader's watermark as far as this disk has the data; True: it moved."""
         assert not self.is_leader
         moved = self._advance_watermark(min(high_watermark, self.durable_end))
-        self.log_start = max(self.log_start, min(log_start, self.high_watermark))
+        if log_start > self.log_start:
+            self.log_start = max(self.log_start, min(log_start, self.high_watermark))
         return moved
 
     def truncated(self, end_offset: int, producers: ProducerTable) -> None:

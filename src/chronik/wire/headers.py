@@ -54,28 +54,26 @@ def read_request_header(frame: Buffer, position: int = 0) -> RequestHeader:
     A key or version that is not served still gives the correlation id, which its answer needs;
     what follows may have any form then, so the client id is taken only if it can be read.
     """
-    if len(frame) - position < _FIXED.size:
-        raise WireError(f"request header: {len(frame) - position} bytes, {_FIXED.size} needed")
+    end = len(frame)
+    if end - position < _FIXED.size:
+        raise WireError(f"request header: {end - position} bytes, {_FIXED.size} needed")
     api_key, api_version, correlation_id = _FIXED.unpack_from(frame, position)
+    client_id = None
     try:
-        client_id, body = _read_client_id(frame, position + _FIXED.size)
+        (length,) = _LENGTH.unpack_from(frame, position + _FIXED.size)
+        body = position + _FIXED.size + _LENGTH.size
+        if length >= 0:
+            start, body = body, body + length
+            if body > end:
+                raise short("client id", length, start, end)
+            client_id = str(frame[start:body], "utf-8")
         if api_version >= FLEXIBLE_FROM.get(api_key, NEVER):
             body = skip_tags(frame, body) if frame[body] else body + 1
     except (ValueError, IndexError, struct.error) as error:
         if is_served(api_key, api_version):
             raise WireError(f"request header of API {api_key} v{api_version}: {error}") from error
-        client_id, body = None, len(frame)
+        client_id, body = None, end
     return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, body))
-
-
-def _read_client_id(frame: Buffer, position: int) -> tuple[str | None, int]:
-    (length,) = _LENGTH.unpack_from(frame, position)
-    position += _LENGTH.size
-    if length < 0:
-        return None, position
-    if length > len(frame) - position:
-        raise short("client id", length, position, len(frame))
-    return str(frame[position : position + length], "utf-8"), position + length
 
 
 def write_request_header(

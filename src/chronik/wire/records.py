@@ -146,8 +146,9 @@ def scan(
     """Positions and headers of the whole batches in `data`, up to the first torn one."""
     limit = len(data) if end is None else end
     while position + HEADER_SIZE <= limit:
-        header = read_header(data, position)
-        if header.size < HEADER_SIZE or position + header.size > limit:
+        header = tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))
+        size = header[1] + LENGTH_OVERHEAD
+        if size < HEADER_SIZE or position + size > limit:
             return
         yield position, header
-        position += header.size
+        position += size
