@@ -37,6 +37,8 @@ from chronik.trace.tracer import Tracer
 if TYPE_CHECKING:
     from chronik.wire.records import BatchHeader
 
+_NONE = ErrorCode.NONE
+
 
 class OffsetError(Exception):
     """A request names an offset or an epoch that this replica cannot serve."""
@@ -291,7 +293,7 @@ class Partition:
         )
 
     def _watermark_moved(self) -> None:
-        code = ErrorCode.NONE
+        code = _NONE
         if self.isr_size < self.config.min_insync_replicas:
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         state = self.state

@@ -69,7 +69,10 @@ class _ReplicaFetch:
     def look(self) -> None:
         """Reads what moved; answers if there is anything, else waits for more."""
         self._again = None
-        found, news = self._read_all()
+        found: Found = []
+        news: list[Followed] = []
+        if self._session.moved:
+            found, news = self._read_all()
         if found or not self._request.max_wait_ms or not len(self._session):
             self._answer(found, news)
             return
@@ -213,16 +216,26 @@ class _ReplicaFetch:
         broker.count(self._call, _NONE)
 
     def _say(self, said: Found) -> None:
+        brief = None
+        if len(said) == 1:
+            followed, result = said[0]
+            brief = write_brief_answer(self._session.session_id, followed.key[0], (result,))
+        if brief is not None:
+            self._call.reply_briefly(brief)
+        else:
+            self._say_all(said)
+
+    def _say_all(self, said: Found) -> None:
         session_id, call = self._session.session_id, self._call
-        topics: dict[str | bytes, list[FetchResult]] = {}
+        topics: dict[bytes, list[FetchResult]] = {}
         for followed, result in said:
             topics.setdefault(followed.key[0], []).append(result)
-        if len(topics) == 1:
-            brief = write_brief_answer(session_id, said[0][0].key[0], [one for _, one in said])
-            if brief is not None:
-                call.reply_briefly(brief)
-                return
-        response = FetchResponse(list(topics.items()), session_id=session_id)
+        items = list(topics.items())
+        brief = write_brief_answer(session_id, *items[0]) if len(items) == 1 else None
+        if brief is not None:
+            call.reply_briefly(brief)
+            return
+        response = FetchResponse(items, session_id=session_id)
         call.reply(write_fetch_response(call.api_version, response))
 
     def _told(self, followed: Followed) -> FetchResult:

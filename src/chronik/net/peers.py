@@ -29,6 +29,8 @@ DEAD_AFTER_S = 3.0
 _RECEIVE_BYTES = 256 * 1024
 _FRAME = Struct(">ihhi")
 """Length, API, version and correlation id; what follows is the same for each API."""
+_HEADER_BYTES = _FRAME.size - 4
+"""What the length counts of it."""
 _CORRELATION_ID = Struct(">i")
 _ONE_WRITE_BYTES_MAX = 4096
 """A request of so few bytes is copied behind its header: one buffer costs less than two."""
@@ -40,7 +42,7 @@ log = logging.getLogger(__name__)
 
 @cache
 def _header_rest(api_key: int, version: int) -> bytes:
-    return write_request_header(api_key, version, 0, "peer")[_FRAME.size - 4 :]
+    return write_request_header(api_key, version, 0, "peer")[_HEADER_BYTES:]
 
 
 _has_tags = cache(response_header_version)
@@ -99,13 +101,13 @@ class _Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _answer(self, frame: bytearray) -> None:
-        if len(frame) < _CORRELATION_ID.size:
+        if len(frame) < 4:
             raise FrameError(len(frame))
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is not None:
             api_key, version, _, answered = waiting
-            if frame[4:5] == b"\0" and _has_tags(api_key, version):
+            if len(frame) > 4 and not frame[4] and _has_tags(api_key, version):
                 body = 5  # no tags, as always
             else:
                 _, body = read_response_header(api_key, version, frame)
@@ -118,8 +120,8 @@ class _Connection(asyncio.BufferedProtocol):
         assert self.transport is not None
         self._next_id = correlation_id = (self._next_id + 1) & 0x7FFFFFFF
         rest = _header_rest(api_key, version)
-        size = sum(map(len, body))
-        whole = _FRAME.size - 4 + len(rest) + size
+        size = len(body[0]) if len(body) == 1 else sum(map(len, body))
+        whole = _HEADER_BYTES + len(rest) + size
         head = _FRAME.pack(whole, api_key, version, correlation_id) + rest
         if size <= _ONE_WRITE_BYTES_MAX:
             self.transport.write(b"".join((head, *body)))

@@ -16,6 +16,9 @@ from chronik.wire.apis import FLEXIBLE_FROM, NEVER, ApiKey, flexible_from, is_se
 from chronik.wire.primitives import Buffer, WireError, short, skip_tags
 
 _FIXED: Final = struct.Struct(">hhi")
+_START: Final = struct.Struct(">hhih")
+_START_BYTES: Final = _START.size
+"""The same, and the client id's length."""
 _LENGTH: Final = struct.Struct(">h")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _FRAME_V0: Final = struct.Struct(">ii")
@@ -55,15 +58,14 @@ def read_request_header(frame: Buffer, position: int = 0) -> RequestHeader:
     what follows may have any form then, so the client id is taken only if it can be read.
     """
     end = len(frame)
-    if end - position < _FIXED.size:
-        raise WireError(f"request header: {end - position} bytes, {_FIXED.size} needed")
-    api_key, api_version, correlation_id = _FIXED.unpack_from(frame, position)
+    if end - position < _START_BYTES:
+        return _torn_request_header(frame, position)
+    api_key, api_version, correlation_id, length = _START.unpack_from(frame, position)
+    start = body = position + _START_BYTES
     client_id = None
     try:
-        (length,) = _LENGTH.unpack_from(frame, position + _FIXED.size)
-        body = position + _FIXED.size + _LENGTH.size
         if length >= 0:
-            start, body = body, body + length
+            body += length
             if body > end:
                 raise short("client id", length, start, end)
             client_id = str(frame[start:body], "utf-8")
@@ -74,6 +76,17 @@ def read_request_header(frame: Buffer, position: int = 0) -> RequestHeader:
             raise WireError(f"request header of API {api_key} v{api_version}: {error}") from error
         client_id, body = None, end
     return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, body))
+
+
+def _torn_request_header(frame: Buffer, position: int) -> RequestHeader:
+    """Not even the client id's length: an answer only to who asks for what is not served."""
+    left = len(frame) - position
+    if left < _FIXED.size:
+        raise WireError(f"request header: {left} bytes, {_FIXED.size} needed")
+    api_key, api_version, correlation_id = _FIXED.unpack_from(frame, position)
+    if is_served(api_key, api_version):
+        raise WireError(f"request header of API {api_key} v{api_version}: {left} bytes")
+    return RequestHeader(api_key, api_version, correlation_id, None, len(frame))
 
 
 def write_request_header(

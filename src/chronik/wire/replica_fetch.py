@@ -41,12 +41,17 @@ _REPLICA_BYTES: Final = 4
 _LENGTH_MAX: Final = 127
 """An array's length plus one in one byte."""
 _ONE: Final = 2
-_NO_TOPIC: Final = struct.Struct(">iiibiiBBBBBBiqB")
 _TOPIC: Final = struct.Struct(">iiibiiB16sB")
-_TOPIC_END: Final = struct.Struct(">BBBBBBiqB")
+_END: Final = struct.Struct(">6siqB")
+_NO_TOPIC_THEN: Final = b"\1\1\1\1\1\x0d"
+"""No topics, nothing forgotten, no rack; one tagged field, number 1, of 13 bytes: the follower."""
+_TOPIC_THEN: Final = b"\0\1\1\1\1\x0d"
+"""No tags of the topic, nothing forgotten, and so on."""
 _ANSWER_TOPIC: Final = struct.Struct(">ihiB16sB")
+_ANSWER_TOPIC_BYTES: Final = _ANSWER_TOPIC.size
 _RESULT_AND_SIZE: Final = struct.Struct(">ihqqqBiB")
 """Up to the first byte of the records' size."""
+_RESULT_AND_SIZE_BYTES: Final = _RESULT_AND_SIZE.size
 
 
 class ReplicaPartition(NamedTuple):
@@ -105,17 +110,17 @@ def _written_at_once(request: ReplicaFetch) -> bytes | None:
     replica, replica_epoch, wait_ms, least, most, session, epoch, topics, forgotten = request
     if forgotten or len(topics) > 1:
         return None
-    head = (wait_ms, least, most, 0, session, epoch)
     if not topics:
-        return _NO_TOPIC.pack(*head, 1, 1, 1, 1, 1, 13, replica, replica_epoch, 0)
+        head = _HEAD.pack(wait_ms, least, most, 0, session, epoch)
+        return head + _END.pack(_NO_TOPIC_THEN, replica, replica_epoch, 0)
     ((topic_id, partitions),) = topics.items()
     length = len(partitions) + 1
     if length > _LENGTH_MAX:
         return None
-    out = _TOPIC.pack(*head, _ONE, topic_id, length)
+    out = _TOPIC.pack(wait_ms, least, most, 0, session, epoch, _ONE, topic_id, length)
     for partition in partitions:
         out += _PARTITION.pack(*partition, 0)
-    return out + _TOPIC_END.pack(0, 1, 1, 1, 1, 13, replica, replica_epoch, 0)
+    return out + _END.pack(_TOPIC_THEN, replica, replica_epoch, 0)
 
 
 def _written(request: ReplicaFetch) -> bytes:
@@ -148,12 +153,12 @@ def read_fetch_answer(version: int, body: memoryview) -> FetchAnswer:
 def _read_at_once(body: memoryview) -> FetchAnswer | None:
     """None where it is not the partitions of one topic, or one has more to say than that."""
     end = len(body)
-    if end < _ANSWER_TOPIC.size:
+    if end < _ANSWER_TOPIC_BYTES:
         return None
     _, error_code, session_id, topics, topic_id, length = _ANSWER_TOPIC.unpack_from(body)
     if topics != _ONE or not 0 < length <= _LENGTH_MAX:
         return None
-    position = _ANSWER_TOPIC.size
+    position = _ANSWER_TOPIC_BYTES
     partitions: list[Fetched] = []
     for _ in range(length - 1):
         index, code, watermark, _, log_start, aborted, _, size = _RESULT_AND_SIZE.unpack_from(
@@ -161,7 +166,7 @@ def _read_at_once(body: memoryview) -> FetchAnswer | None:
         )
         if aborted > 1 or not size:
             return None
-        position += _RESULT_AND_SIZE.size
+        position += _RESULT_AND_SIZE_BYTES
         if size > 127:
             size, position = rest_of_uvarint(body, position, size)
         stop = position + size - 1

@@ -7,13 +7,13 @@ do take has the same bytes there.
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from chronik.model.limits import BRIEF_ANSWER_BYTES_MAX
 from chronik.wire.fetch import NO_HIGH_WATERMARK, FetchPartition, FetchRequest
 from chronik.wire.fetch_response import NO_TAGS, FetchResult
-from chronik.wire.pieces import Piece, buffers_of
-from chronik.wire.primitives import ZERO_UUID, uvarint
+from chronik.wire.pieces import Piece
+from chronik.wire.primitives import ZERO_UUID, Buffer, uvarint
 
 _LENGTH_MAX: Final = 127
 """An array's length plus one in one byte."""
@@ -26,6 +26,12 @@ _PARTITION: Final = struct.Struct(">iiqiqiB")
 _TOPIC_END: Final = struct.Struct(">6siqB")
 _TOPIC_THEN: Final = b"\0\1\1\1\1\x0d"
 """No tags of the topic, nothing forgotten, and so on."""
+_NO_TOPIC_BYTES: Final = _NO_TOPIC.size
+_TOPIC_BYTES: Final = _TOPIC.size
+_PARTITION_BYTES: Final = _PARTITION.size
+_TOPIC_END_BYTES: Final = _TOPIC_END.size
+_NO_MORE: Final = (ZERO_UUID, NO_HIGH_WATERMARK)
+"""What no follower says of a partition: its directory, and the watermark that it knows."""
 _ANSWER: Final = struct.Struct(">ihiB16sB")
 _RESULT: Final = struct.Struct(">ihqqqBi")
 _PLAIN: Final = (None, -1, *NO_TAGS)
@@ -35,36 +41,50 @@ _PLAIN: Final = (None, -1, *NO_TAGS)
 def read_follower_request(frame: bytearray, position: int) -> FetchRequest | None:
     """The request whose body begins there and ends with the frame."""
     size = len(frame) - position
-    if size > _NO_TOPIC.size:
+    if size > _NO_TOPIC_BYTES:
         return _read_topic(frame, position)
-    if size < _NO_TOPIC.size:
+    if size < _NO_TOPIC_BYTES:
         return None
     wait_ms, least, most, isolation, session, epoch, then, replica, replica_epoch, tags = (
         _NO_TOPIC.unpack_from(frame, position)
     )
     if then != _NO_TOPIC_THEN or tags:
         return None
-    head = (replica, replica_epoch, wait_ms, least, most, isolation, session, epoch)
-    return tuple.__new__(FetchRequest, (*head, [], [], "", None))
+    return tuple.__new__(
+        FetchRequest,
+        (replica, replica_epoch, wait_ms, least, most, isolation, session, epoch, [], [], "", None),
+    )
 
 
 def _read_topic(frame: bytearray, position: int) -> FetchRequest | None:
     wait_ms, least, most, isolation, session, epoch, topics, topic_id, length = _TOPIC.unpack_from(
         frame, position
     )
-    start = position + _TOPIC.size
-    stop = start + (length - 1) * _PARTITION.size
-    if topics != _ONE or not 0 < length <= _LENGTH_MAX or stop + _TOPIC_END.size != len(frame):
+    start = position + _TOPIC_BYTES
+    stop = start + (length - 1) * _PARTITION_BYTES
+    if topics != _ONE or not 0 < length <= _LENGTH_MAX or stop + _TOPIC_END_BYTES != len(frame):
         return None
     then, replica, replica_epoch, tags = _TOPIC_END.unpack_from(frame, stop)
     if then != _TOPIC_THEN or tags:
         return None
     partitions = []
-    for *wanted, tags in _PARTITION.iter_unpack(frame[start:stop]):
+    for index, leader_epoch, offset, last_epoch, log_start, size, tags in _PARTITION.iter_unpack(
+        frame[start:stop]
+    ):
         if tags:
             return None
-        named = (None, topic_id, *wanted, ZERO_UUID, NO_HIGH_WATERMARK)
-        partitions.append(tuple.__new__(FetchPartition, named))
+        wanted = (
+            None,
+            topic_id,
+            index,
+            leader_epoch,
+            offset,
+            last_epoch,
+            log_start,
+            size,
+            *_NO_MORE,
+        )
+        partitions.append(tuple.__new__(FetchPartition, wanted))
     head = (replica, replica_epoch, wait_ms, least, most, isolation, session, epoch)
     return tuple.__new__(FetchRequest, (*head, partitions, [], "", None))
 
@@ -97,5 +117,6 @@ def write_brief_answer(
         if left < 0:
             return None
         head = _RESULT.pack(*result[:5], 0, -1) + uvarint(size + 1)
-        out = b"".join((out, head, *buffers_of(records), b"\0"))
+        # Slices that the kernel sends from the file are longer than what comes here.
+        out = b"".join((out, head, *cast("Sequence[Buffer]", records), b"\0"))
     return out + b"\0\0"
