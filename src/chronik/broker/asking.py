@@ -92,17 +92,19 @@ class Asking:
                 named = (key[1], *asked, REPLICA_PARTITION_BYTES_MAX)
                 wanted = tuple.__new__(ReplicaPartition, named)
                 topics.setdefault(key[0], []).append(wanted)
-        return ReplicaFetch(
+        session_id = self.session_id
+        said = (
             replica_id,
             replica_epoch,
-            REPLICA_WAIT_MS_MAX if self.session_id else 0,
+            REPLICA_WAIT_MS_MAX if session_id else 0,
             1,
             REPLICA_RESPONSE_BYTES_MAX,
-            self.session_id,
+            session_id,
             self._session_epoch,
             topics,
             self._to_forget(now_s) if self._gone or self._paused else {},
         )
+        return tuple.__new__(ReplicaFetch, said)
 
     def _to_compare(self, now_s: float) -> Iterable[Key]:
         touched, self._touched = self._touched, set()

@@ -21,7 +21,7 @@ class Newest(NamedTuple):
     def fits(self, offset: int, max_bytes: int, log_end: int) -> bool:
         """True where this is all there is from that offset on, and not too much."""
         base_offset, end_offset, read = self
-        return offset == base_offset and end_offset == log_end and read[1] <= max_bytes
+        return offset == base_offset and end_offset == log_end and read.size <= max_bytes
 
 
 def newest_of(write: Write) -> Newest | None:
@@ -32,5 +32,5 @@ def newest_of(write: Write) -> Newest | None:
     part = write.parts[0]
     offset, end_offset = write.base_offset, write.end_offset
     data = memoryview(b"".join(part.buffers))
-    read = Read([data], size, offset, part.segment.base_offset, part.position)
-    return Newest(offset, end_offset, read)
+    read = tuple.__new__(Read, ([data], size, offset, part.segment.base_offset, part.position))
+    return tuple.__new__(Newest, (offset, end_offset, read))

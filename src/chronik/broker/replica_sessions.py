@@ -149,12 +149,11 @@ class ReplicaSession:
     def update(self, request: FetchRequest) -> None:
         """Takes over what the request adds, changes and forgets."""
         for wanted in request.partitions:
-            _, topic_id, index, epoch, *_ = wanted
-            key = (topic_id or b"", index)
+            key = (wanted.topic_id or b"", wanted.index)
             followed = self._followed.get(key)
             if followed is None:
                 followed = self._followed[key] = Followed(self, key, wanted)
-            elif followed.wanted.current_leader_epoch != epoch:
+            elif followed.wanted.current_leader_epoch != wanted.current_leader_epoch:
                 # What it was told of an earlier epoch it may have had no use for.
                 followed.told_watermark = followed.told_log_start = -1
             followed.wanted = wanted
@@ -245,14 +244,14 @@ class ReplicaSessions:
 
     def resolve(self, request: FetchRequest) -> ReplicaSession:
         """The session of this request, with what it changes taken over."""
-        follower, _, _, _, _, _, session_id, epoch, *_ = request
+        follower, epoch = request.replica_id, request.session_epoch
         session = self._sessions.get(follower)
         if epoch in _NO_SESSION:
             if session is not None:
                 session.close()
             session = ReplicaSession(follower, max(1, self._new_id()), self._loop)
             self._sessions[follower] = session
-        elif session is None or session.session_id != session_id:
+        elif session is None or session.session_id != request.session_id:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         elif session.epoch != epoch:
             raise SessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)

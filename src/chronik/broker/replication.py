@@ -227,11 +227,11 @@ class _Fetcher:
         appended = False
         partition.counters.replication_bytes_in += len(records)
         for position, header in scan(records):
-            base_offset, length, _, _, crc, *_ = header
+            base_offset = header.base_offset
             if base_offset < state.log_end:
                 continue  # the batch that holds the offset asked for may begin before it
-            batch = records[position : position + length + LENGTH_OVERHEAD]
-            if batch_crc(batch) != crc:
+            batch = records[position : position + header.length + LENGTH_OVERHEAD]
+            if batch_crc(batch) != header.crc:
                 log.error(
                     "%s-%d: node %d sent a damaged batch at offset %d; it is asked for again",
                     partition.topic,

@@ -15,6 +15,7 @@ from chronik.broker.replica_sessions import Followed, ReplicaSession
 from chronik.handlers.call import Call
 from chronik.model import limits
 from chronik.model.errors import ErrorCode
+from chronik.storage.segment import Read
 from chronik.trace import fetch_rows
 from chronik.trace.events import EventKind
 from chronik.trace.packed import UNFIT, Shape
@@ -107,44 +108,52 @@ class _ReplicaFetch:
             partition = self._find(followed)  # not seen so far, or it was closed
             if partition is None:
                 return self._failed(followed, self._why_missing(followed)), 0
-        # All of it at once: each field of a named tuple costs as much as the rest together.
+        # All of it at once costs less than one field after the other.
         _, _, index, epoch, offset, last_epoch, log_start, size_max, _, _ = followed.wanted
         state, log = partition.state, partition.log
-        if epoch != state.leader_epoch or not state.is_leader or offset < state.log_start:
-            code = _refusal(followed, partition)
-            if code is not _NONE:
-                return self._failed(followed, code), 0
-        if last_epoch != log.epochs.latest or offset > log.end_offset:
-            diverging = log.divergence(last_epoch, offset)
-            if diverging is not None:
-                end = EpochEnd(diverging[0], max(diverging[1], state.log_start))
-                result = FetchResult(index, log_start_offset=state.log_start)
-                return result._replace(diverging_epoch=end), 0
+        is_usual = epoch == state.leader_epoch and state.is_leader and offset >= state.log_start
+        if not is_usual or last_epoch != log.epochs.latest or offset > log.end_offset:
+            refused = self._refused(followed, partition)
+            if refused is not None:
+                return refused, 0
         if not self._waits:
             self._acknowledge(partition, offset, log_start)
         if offset >= log.end_offset or (left <= 0 and not first):
             return None, 0
-        return self._read_records(followed, partition, min(size_max, left), first=first)
-
-    def _read_records(
-        self, followed: Followed, partition: Partition, size_max: int, *, first: bool
-    ) -> tuple[FetchResult | None, int]:
-        _, _, index, _, offset, *_ = followed.wanted
         try:
-            read = partition.read_for_follower(offset, size_max, at_least_one_batch=first)
+            read = partition.read_for_follower(
+                offset, min(left, size_max), at_least_one_batch=first
+            )
         except OSError:
             return self._failed(followed, ErrorCode.KAFKA_STORAGE_ERROR), 0
-        slices, size, *_ = read
-        if not size:
+        if not read.size:
             return None, 0
-        records: Sequence[Piece] = slices
+        return self._result(followed, partition, index, read), read.size
+
+    def _refused(self, followed: Followed, partition: Partition) -> FetchResult | None:
+        """What is wrong with what it asks for, or where its log parts from this one."""
+        code = _refusal(followed, partition)
+        if code is not _NONE:
+            return self._failed(followed, code)
+        wanted, log_start = followed.wanted, partition.state.log_start
+        diverging = partition.log.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
+        if diverging is None:
+            return None
+        end = EpochEnd(diverging[0], max(diverging[1], log_start))
+        return FetchResult(wanted.index, log_start_offset=log_start)._replace(diverging_epoch=end)
+
+    def _result(
+        self, followed: Followed, partition: Partition, index: int, read: Read
+    ) -> FetchResult:
+        records: Sequence[Piece] = read.slices
+        size = read.size
         if size >= limits.SENT_FROM_FILE_BYTES_MIN and partition.is_committed(read):
             # What is not committed may be cut from the file while the kernel has still to send it.
             records = read.pieces()
         partition.counters.replication_bytes_out += size
         followed.told(partition)
         state = partition.state
-        return plain_result(index, state.high_watermark, state.log_start, records), size
+        return plain_result(index, state.high_watermark, state.log_start, records)
 
     def _find(self, followed: Followed) -> Partition | None:
         topic_id, index = followed.key

@@ -71,6 +71,7 @@ class _Connection(asyncio.BufferedProtocol):
         """When the oldest request was sent that no sign of life has followed."""
         self._timer: asyncio.TimerHandle | None = None
         """One for all requests: it looks for those whose time is over, then sleeps again."""
+        self._timer_at_s = 0.0
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -115,8 +116,12 @@ class _Connection(asyncio.BufferedProtocol):
         if len(frame) >= POOLED_BYTES_MIN:
             self._pool.give(frame)  # used again once nobody has a view of it any more
 
-    def send(self, api_key: int, version: int, body: list[Buffer]) -> int:
-        """Writes one request; returns its correlation id."""
+    def send(self, api_key: int, version: int, body: list[Buffer]) -> None:
+        """Writes one request that nobody waits for."""
+        self._write(api_key, version, body, self._loop.time())
+
+    def _write(self, api_key: int, version: int, body: list[Buffer], now_s: float) -> int:
+        """Returns the correlation id."""
         assert self.transport is not None
         self._next_id = correlation_id = (self._next_id + 1) & 0x7FFFFFFF
         rest = _header_rest(api_key, version)
@@ -128,7 +133,7 @@ class _Connection(asyncio.BufferedProtocol):
         else:
             self.transport.writelines([head, *body])
         if self._silent_since is None:
-            self._silent_since = self._loop.time()
+            self._silent_since = now_s
         return correlation_id
 
     @property
@@ -144,16 +149,19 @@ class _Connection(asyncio.BufferedProtocol):
         self, api_key: int, version: int, body: list[Buffer], timeout_s: float, answered: Answered
     ) -> int:
         """Writes one request; `answered` gets what comes of it."""
-        correlation_id = self.send(api_key, version, body)
-        deadline_s = self._loop.time() + timeout_s
-        self._waiting[correlation_id] = _Waiting(api_key, version, deadline_s, answered)
-        if self._timer is None or self._timer.when() > deadline_s:
+        now_s = self._loop.time()
+        correlation_id = self._write(api_key, version, body, now_s)
+        deadline_s = now_s + timeout_s
+        waiting = (api_key, version, deadline_s, answered)
+        self._waiting[correlation_id] = tuple.__new__(_Waiting, waiting)
+        if self._timer is None or self._timer_at_s > deadline_s:
             self._arm(deadline_s)
         return correlation_id
 
     def _arm(self, deadline_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_at_s = deadline_s
         self._timer = self._loop.call_at(deadline_s, self._expire)
 
     def _expire(self) -> None:
