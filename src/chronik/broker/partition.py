@@ -225,10 +225,11 @@ class Partition:
 
     def begin_write(self, now_ms: int) -> Write:
         """Everything that is pending, as one write; or the one that must be synced before it."""
-        if self.is_unsynced:
-            return self.log.retry()
+        log = self.log
+        if log.unsynced is not None and self.is_unsynced:
+            return log.retry()
         assert self._pending
-        write = self.log.prepare(self._pending, now_ms)
+        write = log.prepare(self._pending, now_ms)
         assert not self._writing, "one write at a time"
         self._writing, self._pending = self._pending, []
         return write
@@ -312,8 +313,9 @@ class Partition:
         self._wake(self.follower_waiters)
 
     def _wake(self, waiters: dict[Callable[[], None], None]) -> None:
-        for wake in list(waiters):
-            wake()
+        if waiters:
+            for wake in list(waiters):
+                wake()
 
     # -- in a disk thread
 

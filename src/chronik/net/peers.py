@@ -67,7 +67,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, _Waiting] = {}
         self._next_id = 0
-        self._silent_since: float | None = None
+        self.silent_since: float | None = None
         """When the oldest request was sent that no sign of life has followed."""
         self._timer: asyncio.TimerHandle | None = None
         """One for all requests: it looks for those whose time is over, then sleeps again."""
@@ -94,7 +94,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answers came."""
-        self._silent_since = None
+        self.silent_since = None
         try:
             for frame in self._reader.received(nbytes):
                 self._answer(frame)
@@ -128,12 +128,10 @@ class _Connection(asyncio.BufferedProtocol):
         size = len(body[0]) if len(body) == 1 else sum(map(len, body))
         whole = _HEADER_BYTES + len(rest) + size
         head = _FRAME.pack(whole, api_key, version, correlation_id) + rest
-        if size <= _ONE_WRITE_BYTES_MAX:
-            self.transport.write(b"".join((head, *body)))
-        else:
-            self.transport.writelines([head, *body])
-        if self._silent_since is None:
-            self._silent_since = now_s
+        pieces = [head, *body]
+        self.transport.writelines([b"".join(pieces)] if size <= _ONE_WRITE_BYTES_MAX else pieces)
+        if self.silent_since is None:
+            self.silent_since = now_s
         return correlation_id
 
     @property
@@ -141,9 +139,9 @@ class _Connection(asyncio.BufferedProtocol):
         """True where nothing has come back for too long: the other end, or the way, is gone."""
         if self.transport is None:
             return True
-        if self._silent_since is None:
+        if self.silent_since is None:
             return False
-        return self._loop.time() - self._silent_since > DEAD_AFTER_S
+        return self._loop.time() - self.silent_since > DEAD_AFTER_S
 
     def request(
         self, api_key: int, version: int, body: list[Buffer], timeout_s: float, answered: Answered
@@ -272,7 +270,9 @@ class PeerLink:
 
     def _living(self) -> _Connection | None:
         connection = self._connection
-        if connection is not None and connection.is_dead:
+        if connection is None or (connection.transport and connection.silent_since is None):
+            return connection  # mostly it has just been heard of
+        if connection.is_dead:
             connection.close()
             self._connection = connection = None
         return connection
