@@ -10,6 +10,7 @@ import pytest
 
 from chronik.broker.peering import Message, PeerApi, PeerUnavailableError
 from chronik.net.peers import PeerLinks
+from chronik.wire.apis import ApiKey
 
 HOST = "127.0.0.1"
 
@@ -163,5 +164,71 @@ def test_a_request_learns_that_its_connection_broke_or_was_never_made() -> None:
                 await received.get()
                 links.close()
                 assert (await broken).sent
+
+    run(scenario)
+
+
+@asynccontextmanager
+async def answering(answer: Callable[[bytes], bytes]) -> AsyncIterator[int]:
+    """A node that answers each request with what is made of its correlation id."""
+
+    taking: set[asyncio.Task[None]] = set()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        taking.add(task)
+        try:
+            while length := await reader.read(4):
+                request = await reader.readexactly(int.from_bytes(length, "big"))
+                frame = answer(request[4:8])
+                writer.write(len(frame).to_bytes(4, "big") + frame)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(take, HOST, 0) as server:
+        yield int(server.sockets[0].getsockname()[1])
+        await asyncio.gather(*taking, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "header"),
+    [
+        (PeerApi.HELLO, 0, b""),
+        (ApiKey.FETCH, 11, b""),
+        (ApiKey.FETCH, 17, b"\0"),
+        (ApiKey.FETCH, 17, b"\1\7\3abc"),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 1, 5000])
+def test_an_answer_begins_after_its_header_with_tags_or_without(
+    api_key: int, version: int, header: bytes, size: int
+) -> None:
+    async def scenario() -> None:
+        said, large, small = b"\0body"[:size], b"x" * size, memoryview(b"y")
+        async with (
+            answering(lambda name: name + header + said) as port,
+            asyncio.TaskGroup() as tasks,
+        ):
+            links = PeerLinks(tasks)
+            links.set_address(2, HOST, port)
+            for _ in range(2):
+                answer = await links.call(2, api_key, version, [large, small], 5.0)
+                assert bytes(answer) == said
+            links.close()
+
+    run(scenario)
+
+
+def test_an_answer_too_short_for_its_header_ends_the_connection() -> None:
+    async def scenario() -> None:
+        async with answering(lambda name: name[:2]) as port, asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            links.set_address(2, HOST, port)
+            with pytest.raises(PeerUnavailableError) as caught:
+                await links.call(2, PeerApi.HELLO, 0, [b"x"], 5.0)
+            assert caught.value.sent
+            links.close()
 
     run(scenario)

@@ -29,8 +29,7 @@ DEAD_AFTER_S = 3.0
 _RECEIVE_BYTES = 256 * 1024
 _FRAME = Struct(">ihhi")
 """Length, API, version and correlation id; what follows is the same for each API."""
-_HEADER_BYTES = _FRAME.size - 4
-"""What the length counts of it."""
+_HEADER_BYTES = _FRAME.size - 4  # what the length counts of it
 _CORRELATION_ID = Struct(">i")
 _ONE_WRITE_BYTES_MAX = 4096
 """A request of so few bytes is copied behind its header: one buffer costs less than two."""
@@ -45,8 +44,7 @@ def _header_rest(api_key: int, version: int) -> bytes:
     return write_request_header(api_key, version, 0, "peer")[_HEADER_BYTES:]
 
 
-_has_tags = cache(response_header_version)
-"""Whether the answer's header ends with tagged fields."""
+_has_tags = cache(response_header_version)  # in the answer's header
 
 
 class _Waiting(NamedTuple):
@@ -128,8 +126,10 @@ class _Connection(asyncio.BufferedProtocol):
         size = len(body[0]) if len(body) == 1 else sum(map(len, body))
         whole = _HEADER_BYTES + len(rest) + size
         head = _FRAME.pack(whole, api_key, version, correlation_id) + rest
-        pieces = [head, *body]
-        self.transport.writelines([b"".join(pieces)] if size <= _ONE_WRITE_BYTES_MAX else pieces)
+        if size <= _ONE_WRITE_BYTES_MAX:
+            self.transport.write(b"".join((head, *body)))
+        else:
+            self.transport.writelines([head, *body])
         if self.silent_since is None:
             self.silent_since = now_s
         return correlation_id
