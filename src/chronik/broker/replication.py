@@ -259,7 +259,7 @@ class _Fetcher:
         state = partition.state
         if state.is_leader or state.leader_epoch != epoch:
             return
-        partition.leader_says(data[3], data[4])  # watermark, log start
+        partition.leader_says(data.high_watermark, data.log_start_offset)
         if state.log_start > partition.log.start_offset and partition.has_directory:
             self._spawn(self._advance_start(partition))
 

@@ -23,13 +23,22 @@ from chronik.wire.primitives import (
     skip_tags,
     uvarint,
 )
+from chronik.wire.replica_layouts import (
+    ANSWER_AND_TOPIC,
+    END,
+    HEAD_AND_TOPIC,
+    LENGTH_MAX,
+    NO_TOPIC_THEN,
+    ONE,
+    PARTITION,
+    TOPIC_THEN,
+)
 
 FIRST_VERSION: Final = 15
 LAST_VERSION: Final = 18
 _UUID_BYTES: Final = 16
 
 _HEAD: Final = struct.Struct(">iiibii")
-_PARTITION: Final = struct.Struct(">iiqiqiB")
 _TAIL: Final = struct.Struct(">BBBBiqB")
 """Empty rack id; then one tagged field, number 1, of 13 bytes: follower, its epoch, no tags."""
 _ANSWER: Final = struct.Struct(">ihi")
@@ -38,17 +47,7 @@ _EPOCH_END: Final = struct.Struct(">iq")
 _ABORTED_BYTES: Final = 16
 _REPLICA_BYTES: Final = 4
 
-_LENGTH_MAX: Final = 127
-"""An array's length plus one in one byte."""
-_ONE: Final = 2
-_TOPIC: Final = struct.Struct(">iiibiiB16sB")
-_END: Final = struct.Struct(">6siqB")
-_NO_TOPIC_THEN: Final = b"\1\1\1\1\1\x0d"
-"""No topics, nothing forgotten, no rack; one tagged field, number 1, of 13 bytes: the follower."""
-_TOPIC_THEN: Final = b"\0\1\1\1\1\x0d"
-"""No tags of the topic, nothing forgotten, and so on."""
-_ANSWER_TOPIC: Final = struct.Struct(">ihiB16sB")
-_ANSWER_TOPIC_BYTES: Final = _ANSWER_TOPIC.size
+_ANSWER_TOPIC_BYTES: Final = ANSWER_AND_TOPIC.size
 _RESULT_AND_SIZE: Final = struct.Struct(">ihqqqBiB")
 """Up to the first byte of the records' size."""
 _RESULT_AND_SIZE_BYTES: Final = _RESULT_AND_SIZE.size
@@ -112,15 +111,15 @@ def _written_at_once(request: ReplicaFetch) -> bytes | None:
         return None
     if not topics:
         head = _HEAD.pack(wait_ms, least, most, 0, session, epoch)
-        return head + _END.pack(_NO_TOPIC_THEN, replica, replica_epoch, 0)
+        return head + END.pack(NO_TOPIC_THEN, replica, replica_epoch, 0)
     ((topic_id, partitions),) = topics.items()
     length = len(partitions) + 1
-    if length > _LENGTH_MAX:
+    if length > LENGTH_MAX:
         return None
-    out = _TOPIC.pack(wait_ms, least, most, 0, session, epoch, _ONE, topic_id, length)
+    out = HEAD_AND_TOPIC.pack(wait_ms, least, most, 0, session, epoch, ONE, topic_id, length)
     for partition in partitions:
-        out += _PARTITION.pack(*partition, 0)
-    return out + _END.pack(_TOPIC_THEN, replica, replica_epoch, 0)
+        out += PARTITION.pack(*partition, 0)
+    return out + END.pack(TOPIC_THEN, replica, replica_epoch, 0)
 
 
 def _written(request: ReplicaFetch) -> bytes:
@@ -131,7 +130,7 @@ def _written(request: ReplicaFetch) -> bytes:
     ]
     for topic_id, partitions in request.topics.items():
         pieces += (topic_id, uvarint(len(partitions) + 1))
-        pieces += [_PARTITION.pack(*partition, 0) for partition in partitions]
+        pieces += [PARTITION.pack(*partition, 0) for partition in partitions]
         pieces.append(b"\0")
     pieces.append(uvarint(len(request.forgotten) + 1))
     for topic_id, indexes in request.forgotten.items():
@@ -155,8 +154,8 @@ def _read_at_once(body: memoryview) -> FetchAnswer | None:
     end = len(body)
     if end < _ANSWER_TOPIC_BYTES:
         return None
-    _, error_code, session_id, topics, topic_id, length = _ANSWER_TOPIC.unpack_from(body)
-    if topics != _ONE or not 0 < length <= _LENGTH_MAX:
+    _, error_code, session_id, topics, topic_id, length = ANSWER_AND_TOPIC.unpack_from(body)
+    if topics != ONE or not 0 < length <= LENGTH_MAX:
         return None
     position = _ANSWER_TOPIC_BYTES
     partitions: list[Fetched] = []

@@ -14,25 +14,24 @@ from chronik.wire.fetch import NO_HIGH_WATERMARK, FetchPartition, FetchRequest
 from chronik.wire.fetch_response import NO_TAGS, FetchResult
 from chronik.wire.pieces import Piece
 from chronik.wire.primitives import ZERO_UUID, Buffer, uvarint
+from chronik.wire.replica_layouts import (
+    ANSWER_AND_TOPIC,
+    END,
+    HEAD_AND_TOPIC,
+    LENGTH_MAX,
+    NO_TOPIC_THEN,
+    ONE,
+    PARTITION,
+    TOPIC_THEN,
+)
 
-_LENGTH_MAX: Final = 127
-"""An array's length plus one in one byte."""
-_ONE: Final = 2
 _NO_TOPIC: Final = struct.Struct(">iiibii6siqB")
-_NO_TOPIC_THEN: Final = b"\1\1\1\1\1\x0d"
-"""No topics, nothing forgotten, no rack; one tagged field, number 1, of 13 bytes: the follower."""
-_TOPIC: Final = struct.Struct(">iiibiiB16sB")
-_PARTITION: Final = struct.Struct(">iiqiqiB")
-_TOPIC_END: Final = struct.Struct(">6siqB")
-_TOPIC_THEN: Final = b"\0\1\1\1\1\x0d"
-"""No tags of the topic, nothing forgotten, and so on."""
 _NO_TOPIC_BYTES: Final = _NO_TOPIC.size
-_TOPIC_BYTES: Final = _TOPIC.size
-_PARTITION_BYTES: Final = _PARTITION.size
-_TOPIC_END_BYTES: Final = _TOPIC_END.size
+_TOPIC_BYTES: Final = HEAD_AND_TOPIC.size
+_PARTITION_BYTES: Final = PARTITION.size
+_TOPIC_END_BYTES: Final = END.size
 _NO_MORE: Final = (ZERO_UUID, NO_HIGH_WATERMARK)
 """What no follower says of a partition: its directory, and the watermark that it knows."""
-_ANSWER: Final = struct.Struct(">ihiB16sB")
 _RESULT: Final = struct.Struct(">ihqqqBi")
 _PLAIN: Final = (None, -1, *NO_TAGS)
 """What comes after the records of a result that tells neither a divergence nor another leader."""
@@ -48,7 +47,7 @@ def read_follower_request(frame: bytearray, position: int) -> FetchRequest | Non
     wait_ms, least, most, isolation, session, epoch, then, replica, replica_epoch, tags = (
         _NO_TOPIC.unpack_from(frame, position)
     )
-    if then != _NO_TOPIC_THEN or tags:
+    if then != NO_TOPIC_THEN or tags:
         return None
     return tuple.__new__(
         FetchRequest,
@@ -57,18 +56,18 @@ def read_follower_request(frame: bytearray, position: int) -> FetchRequest | Non
 
 
 def _read_topic(frame: bytearray, position: int) -> FetchRequest | None:
-    wait_ms, least, most, isolation, session, epoch, topics, topic_id, length = _TOPIC.unpack_from(
-        frame, position
+    wait_ms, least, most, isolation, session, epoch, topics, topic_id, length = (
+        HEAD_AND_TOPIC.unpack_from(frame, position)
     )
     start = position + _TOPIC_BYTES
     stop = start + (length - 1) * _PARTITION_BYTES
-    if topics != _ONE or not 0 < length <= _LENGTH_MAX or stop + _TOPIC_END_BYTES != len(frame):
+    if topics != ONE or not 0 < length <= LENGTH_MAX or stop + _TOPIC_END_BYTES != len(frame):
         return None
-    then, replica, replica_epoch, tags = _TOPIC_END.unpack_from(frame, stop)
-    if then != _TOPIC_THEN or tags:
+    then, replica, replica_epoch, tags = END.unpack_from(frame, stop)
+    if then != TOPIC_THEN or tags:
         return None
     partitions = []
-    for index, leader_epoch, offset, last_epoch, log_start, size, tags in _PARTITION.iter_unpack(
+    for index, leader_epoch, offset, last_epoch, log_start, size, tags in PARTITION.iter_unpack(
         frame[start:stop]
     ):
         if tags:
@@ -101,9 +100,9 @@ def write_brief_answer(
 ) -> bytes | None:
     """An answer in one piece, if it is short: to copy it costs less than to send several."""
     length = len(results) + 1
-    if length > _LENGTH_MAX:
+    if length > LENGTH_MAX:
         return None
-    out = _ANSWER.pack(0, 0, session_id, _ONE, topic_id, length)
+    out = ANSWER_AND_TOPIC.pack(0, 0, session_id, ONE, topic_id, length)
     left = BRIEF_ANSWER_BYTES_MAX
     for result in results:
         records = result[5]
