@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.faults.nodes import Client, run
@@ -32,21 +30,6 @@ HOST = "127.0.0.1"
 TOPIC = "orders"
 VALUE_BYTES = 500_000
 BATCHES = 16
-
-
-@pytest.fixture
-def sent_from_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of each call of `sendfile`, by whichever node of this process."""
-    sent: list[int] = []
-    sendfile = os.sendfile
-
-    def noted(*arguments: Any) -> int:
-        count = sendfile(*arguments)
-        sent.append(count)
-        return count
-
-    monkeypatch.setattr(os, "sendfile", noted)
-    return sent
 
 
 @contextlib.asynccontextmanager

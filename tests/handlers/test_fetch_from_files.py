@@ -1,6 +1,5 @@
 """Large Fetch answers leave from the segment files, whatever happens to these meanwhile."""
 
-import os
 from typing import Any
 
 import pytest
@@ -32,21 +31,6 @@ def fill(connection: Connection, topic: str, letter: bytes) -> tuple[dict[str, A
     records = partitions_of(connection.ask("fetch", VERSION, **question))[0].records
     assert records.count(letter * VALUE_BYTES) == BATCHES
     return question, records
-
-
-@pytest.fixture
-def sent_from_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of each call of `sendfile`."""
-    sent: list[int] = []
-    sendfile = os.sendfile
-
-    def noted(*arguments: Any) -> int:
-        count = sendfile(*arguments)
-        sent.append(count)
-        return count
-
-    monkeypatch.setattr(os, "sendfile", noted)
-    return sent
 
 
 def test_answers_under_way_are_those_of_the_topic_that_was_read(sent_from_files: list[int]) -> None:
