@@ -4,9 +4,11 @@
 
 One server runs at a time, so that an idle one does not disturb. In each round every server starts
 on empty data, is measured while it starts, gets the same warm-up (a fresh JVM needs it), and then
-runs the phases of bench.py; the order of the servers turns with every round. Kafka has its own
-defaults, to which `--durability os` compares; `fsync` shows what "on the disk before acknowledged"
-costs. All lines of bench.py go to results/TIME.json, the table of medians to results/TIME.md.
+runs the phases of bench.py; the order of the servers turns with every round. `--cold` leaves out
+the warm-up and the touching of memory: servers as they are when they have just started. Kafka has
+its own defaults, to which `--durability os` compares; `fsync` shows what "on the disk before
+acknowledged" costs. All lines of bench.py go to results/TIME.json, the table of medians to
+results/TIME.md.
 """
 
 import argparse
@@ -68,6 +70,7 @@ def parse() -> argparse.Namespace:
         default="errors",
         help="delivery reports a producer asks for: all make its own thread the limit",
     )
+    parser.add_argument("--cold", action="store_true", help="measure servers that just started")
     parser.add_argument("--warm", type=int, default=10, help="seconds of latency warm-up")
     options = parser.parse_args()
     if options.quick:
@@ -91,7 +94,8 @@ def measure(contestant: Contestant, options: argparse.Namespace, number: int) ->
         lines = bench(contestant, bootstrap, pids, ["s"], options) if "s" in phases else []
         rest = [phase for phase in phases if phase != "s"]
         if rest:
-            warm_up(contestant, bootstrap, options)
+            if not options.cold:
+                warm_up(contestant, bootstrap, options)
             lines += bench(contestant, bootstrap, pids, rest, options)
     return [{**line, "round": number + 1} for line in lines]
 
@@ -128,7 +132,9 @@ def command_line(
     where = ["--name", contestant.name, "--bootstrap", bootstrap]
     shape = ["--replication", str(contestant.nodes), "--warm", str(options.warm)]
     shape += ["--procs", str(options.procs), "--reports", options.reports]
-    if contestant.nodes > 1:
+    if options.cold:
+        shape += ["--touch", "0"]
+    elif contestant.nodes > 1:
         shape += ["--touch", str(TOUCH_CLUSTER_MB)]
     return [sys.executable, str(BENCH / "bench.py"), *where, *shape, "--phases", ",".join(phases)]
 
@@ -138,6 +144,7 @@ def report(lines: list[Line], names: list[str], options: argparse.Namespace) -> 
     found = rows(lines)
     title = f"{options.nodes} node(s), {options.rounds} round(s), scale {options.scale}"
     title += f", {options.procs} client process(es), reports of {options.reports}"
+    title += ", just started" if options.cold else ""
     note = noise(lines, names)
     CONSOLE.print(table(found, names, title))
     CONSOLE.print(note)

@@ -5,7 +5,6 @@
 
 import gc
 import importlib
-import os
 import re
 import signal
 import sys
@@ -178,18 +177,3 @@ def topic(server: servers.Server) -> NewTopic:
     from tests.clients.topics import TopicMaker
 
     return TopicMaker(server.bootstrap)
-
-
-@pytest.fixture
-def sent_from_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of each call of `sendfile`, by whichever node of this process."""
-    sent: list[int] = []
-    sendfile = os.sendfile
-
-    def noted(*arguments: Any) -> int:
-        count = sendfile(*arguments)
-        sent.append(count)
-        return count
-
-    monkeypatch.setattr(os, "sendfile", noted)
-    return sent

@@ -12,7 +12,6 @@ from chronik.broker.peering import Answered
 from chronik.broker.replication import FETCH_VERSION, Replication
 from chronik.cluster.image import PartitionState
 from chronik.wire.fetch_response import FetchResponse, FetchResult, write_fetch_response
-from chronik.wire.pieces import buffers_of
 from chronik.wire.records import patch
 
 LEADER, ME, EPOCH = 1, 2, 1
@@ -36,7 +35,7 @@ class Peers:
         answered = await self._waiting.get()
         result = FetchResult(partition.index, 0, 0, 0, 0, (records,))
         response = FetchResponse([(partition.topic_id, [result])], session_id=7)
-        answered(memoryview(b"".join(buffers_of(write_fetch_response(FETCH_VERSION, response)))))
+        answered(memoryview(b"".join(write_fetch_response(FETCH_VERSION, response))))
 
 
 def batch(offset: int, value: bytes) -> bytearray:

@@ -25,6 +25,15 @@ def test_who_asks_the_same_gets_the_same_and_nobody_else() -> None:
         assert shared.find((*ASKED[:place], other, *ASKED[place + 1 :])) is None  # type: ignore[arg-type]
 
 
+def test_what_a_limit_ended_is_known_to_be_a_part() -> None:
+    for is_all in (True, False):
+        shared, read = SharedRead(), read_of(bytearray(b"batches"))
+        shared.keep(ASKED, read._replace(is_all=is_all))
+        kept = shared.find(ASKED)
+        assert kept is not None
+        assert kept.is_all is is_all
+
+
 def test_what_is_kept_holds_no_slice_of_the_file() -> None:
     """A deleted segment stays on the disk as long as somebody has a slice of it."""
     shared, data = SharedRead(), bytearray(b"batches")

@@ -113,6 +113,24 @@ def test_fm18_the_limit_of_the_answer_is_shared_in_the_order_asked(
     assert counts == {1: 5, 0: 2, 2: 0}
 
 
+@pytest.mark.parametrize("limit", ["partition_max_bytes", "max_bytes"])
+def test_fm18_a_batch_that_does_not_fit_is_sent_alone_or_with_the_next_fetch(
+    connection: Connection, topic: NewTopic, limit: str
+) -> None:
+    name = topic(partitions=2)
+    fill(connection, name, 1)
+    append(connection, name, Batch(values=[b"y" * 10_000]), partition=1)
+    left = 1 if limit == "partition_max_bytes" else 0
+    for first, counts in ((0, {0: 1, 1: 0}), (1, {1: 1, 0: left})):
+        fields = fetch_fields(name, {first: 0, 1 - first: 0}, **{limit: 5_000})
+        found = partitions_of(connection.ask("fetch", 12, **fields))
+        assert {number: len(headers(each.records)) for number, each in found.items()} == counts
+        assert [number for number, each in found.items() if not each.records] == [
+            number for number, count in counts.items() if not count
+        ]
+        assert {(each.error_code, each.high_watermark) for each in found.values()} == {(NONE, 1)}
+
+
 def test_fm18_a_fetch_in_the_middle_of_a_batch_returns_the_whole_batch(
     connection: Connection, topic: NewTopic
 ) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from chronik.handlers.call import Call, Peer
-from chronik.wire.pieces import buffers_of
 
 
 def answered(*, flexible: bool, briefly: bool, body: bytes) -> bytes:
@@ -15,7 +14,7 @@ def answered(*, flexible: bool, briefly: bool, body: bytes) -> bytes:
     else:
         call.reply((body[:3], body[3:]))
     assert done == [call]
-    return b"".join(buffers_of(call.answer or ()))
+    return b"".join(call.answer or ())
 
 
 @pytest.mark.parametrize("flexible", [False, True])

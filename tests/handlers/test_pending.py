@@ -16,7 +16,6 @@ from chronik.trace.tracer import OFF
 from chronik.wire.apis import ApiKey
 from chronik.wire.codec import decode, encode
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from chronik.wire.pieces import buffers_of
 
 VERSION = 3  # the last one without tagged fields: the answer's head is the correlation id alone
 HEAD = ApiKey.HEARTBEAT.to_bytes(2, "big") + VERSION.to_bytes(2, "big") + bytes(4) + b"\xff\xff"
@@ -43,7 +42,7 @@ class Scene:
     @property
     def code(self) -> int:
         assert self.call.answer is not None
-        body = b"".join(buffers_of(self.call.answer))[8:]
+        body = b"".join(self.call.answer)[8:]
         return decode(HeartbeatResponse, VERSION, body).error_code
 
 

@@ -15,7 +15,6 @@ from chronik.handlers.call import Call, Peer
 from chronik.model.errors import ErrorCode
 from chronik.trace.tracer import OFF
 from chronik.wire.fetch import FetchPartition, FetchRequest
-from chronik.wire.pieces import buffers_of
 from chronik.wire.replica_fetch import Fetched, read_fetch_answer
 
 VERSION, FOLLOWER, EPOCH = 17, 2, 1
@@ -57,7 +56,7 @@ class Leader:
         call.api_version, call.flexible_header = VERSION, True
         replica_fetch.answer(self._broker, call, request)
         assert call.answer is not None
-        frame = b"".join(buffers_of(call.answer))
+        frame = b"".join(call.answer)
         answer = read_fetch_answer(VERSION, memoryview(frame)[9:])
         self.session_id, self.epoch = answer.session_id, self.epoch + 1
         (fetched,) = answer.partitions

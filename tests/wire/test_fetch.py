@@ -27,7 +27,6 @@ from chronik.wire.fetch_response import (
     SnapshotId,
     write_fetch_response,
 )
-from chronik.wire.pieces import buffers_of
 from chronik.wire.primitives import ZERO_UUID
 
 VERSIONS = range(4, 19)
@@ -219,7 +218,7 @@ def kio_result(cls: Any, result: FetchResult) -> Any:
         if aborted is None
         else tuple(make(aborted_cls, producer_id=p, first_offset=o) for p, o in aborted),
         preferred_read_replica=result.preferred_read_replica,
-        records=None if result.records is None else b"".join(buffers_of(result.records)),
+        records=None if result.records is None else b"".join(result.records),
         **nested,
     )
 
@@ -261,14 +260,14 @@ def test_responses_are_written_as_kio_writes_them(
 ) -> None:
     named = [(topic_id if version >= 13 else name, results) for name, topic_id, results in topics]
     answer = FetchResponse(named, error_code, session_id, 25, nodes)
-    data = b"".join(buffers_of(write_fetch_response(version, answer)))
+    data = b"".join(write_fetch_response(version, answer))
     assert data == kio_response(version, topics, error_code, session_id, nodes)
 
 
 def test_fm09_fetch_is_flexible_from_v12() -> None:
-    plain = b"".join(buffers_of(write_fetch_response(11, FetchResponse())))
+    plain = b"".join(write_fetch_response(11, FetchResponse()))
     assert plain == struct.pack(">ihii", 0, 0, 0, 0)
-    flexible = b"".join(buffers_of(write_fetch_response(12, FetchResponse())))
+    flexible = b"".join(write_fetch_response(12, FetchResponse()))
     assert flexible == plain[:-4] + b"\x01\x00"
 
 

@@ -26,7 +26,6 @@ from chronik.wire.fetch_response import (
     write_fetch_response,
 )
 from chronik.wire.messages import fetch as messages
-from chronik.wire.pieces import buffers_of
 from chronik.wire.replica_fetch import (
     FIRST_VERSION,
     LAST_VERSION,
@@ -119,7 +118,7 @@ def expected(topic_id: bytes, result: FetchResult) -> Fetched:
         result.high_watermark,
         result.log_start_offset,
         result.diverging_epoch,
-        memoryview(b"".join(buffers_of(result.records or ()))),
+        memoryview(b"".join(result.records or ())),
     )
 
 
@@ -140,7 +139,7 @@ def test_answers_are_read_as_kio_writes_them(
 def test_records_stay_slices_of_the_frame() -> None:
     results = [FetchResult(0, records=[b"one", b"two"]), FetchResult(1, records=None)]
     buffers = write_fetch_response(17, FetchResponse([(TOPIC, results)], session_id=9))
-    frame = bytearray(b"head" + b"".join(buffers_of(buffers)))
+    frame = bytearray(b"head" + b"".join(buffers))
     first, second = read_fetch_answer(17, memoryview(frame)[4:]).partitions
     assert (bytes(first.records), bytes(second.records)) == (b"onetwo", b"")
     frame[frame.index(b"one")] = ord("O")
@@ -155,7 +154,7 @@ def test_fm03_an_answer_cut_anywhere_is_a_wire_error(version: int) -> None:
         FetchResult(1, diverging_epoch=cut),
         FetchResult(2, 0, 7, 7, 0, [b"x" * 200]),
     ]
-    data = b"".join(buffers_of(write_fetch_response(version, FetchResponse([(TOPIC, results)]))))
+    data = b"".join(write_fetch_response(version, FetchResponse([(TOPIC, results)])))
     found = read_fetch_answer(version, memoryview(data)).partitions
     assert [one.diverging_epoch for one in found] == [NO_EPOCH_END, cut, NO_EPOCH_END]
     for end in range(len(data)):

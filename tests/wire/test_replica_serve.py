@@ -19,7 +19,6 @@ from chronik.wire.fetch_response import (
     FetchResult,
     write_fetch_response,
 )
-from chronik.wire.pieces import buffers_of
 from chronik.wire.replica_fetch import ReplicaFetch, ReplicaPartition, read_fetch_answer
 from chronik.wire.replica_serve import plain_result, read_follower_request, write_brief_answer
 
@@ -35,7 +34,7 @@ USUAL = st.builds(
 
 def general(topics: list[tuple[str | bytes, list[FetchResult]]], session_id: int = 0) -> bytes:
     response = FetchResponse(topics, session_id=session_id)
-    return b"".join(buffers_of(write_fetch_response(17, response)))
+    return b"".join(write_fetch_response(17, response))
 
 
 @settings(max_examples=100)

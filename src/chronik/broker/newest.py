@@ -32,5 +32,6 @@ def newest_of(write: Write) -> Newest | None:
     part = write.parts[0]
     offset, end_offset = write.base_offset, write.end_offset
     data = memoryview(b"".join(part.buffers))
-    read = tuple.__new__(Read, ([data], size, offset, part.segment.base_offset, part.position))
+    place = part.segment.base_offset, part.position
+    read = tuple.__new__(Read, ([data], size, offset, *place, True))
     return tuple.__new__(Newest, (offset, end_offset, read))

@@ -352,14 +352,19 @@ class Partition:
             raise OffsetError(ErrorCode.OFFSET_OUT_OF_RANGE)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> Read | None:
-        """Committed batches from the one that holds `offset` on; None where there are none."""
+        """Committed batches from the one that holds `offset` on; None where there are none.
+
+        Whole ones, as far as the index knows where they begin: a client would throw a part of
+        one away and ask for it again.
+        """
         watermark = self.state.high_watermark
         if offset >= watermark:
             return None
         asked = offset, max_bytes, watermark, at_least_one_batch, self.log.truncations
         if (shared := self._shared.find(asked)) is not None:
             return shared
-        read = self.log.read(offset, max_bytes, watermark, at_least_one_batch=at_least_one_batch)
+        one = at_least_one_batch
+        read = self.log.read(offset, max_bytes, watermark, at_least_one_batch=one, whole=True)
         return self._shared.keep(asked, read)
 
     def read_for_follower(self, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> Read:
@@ -371,15 +376,6 @@ class Partition:
         if newest is not None and newest.fits(offset, max_bytes, end):
             return newest.read
         return self.log.read(offset, max_bytes, end, at_least_one_batch=one, whole=True)
-
-    def is_committed(self, read: Read) -> bool:
-        """True if no byte of the read can be cut from its file any more."""
-        watermark = self.state.high_watermark
-        if read.base_offset >= watermark:
-            return False
-        start = max(read.base_offset, self.log.start_offset)
-        below = self.log.read(start, read.size, watermark, at_least_one_batch=False)
-        return below.size == read.size
 
     def close(self, code: ErrorCode) -> None:
         """The partition goes away (deleted, or the node stops): nobody waits in vain."""

@@ -3,7 +3,8 @@
 import struct
 from collections.abc import Callable, Sequence
 
-from chronik.wire.pieces import Piece
+from chronik.model import limits
+from chronik.wire.primitives import Buffer
 
 _LENGTH_AND_CORRELATION = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iib")
@@ -14,7 +15,15 @@ _NO_FRAME = bytearray()
 class Peer:
     """The other end of a connection, as far as handlers care."""
 
-    __slots__ = ("host", "internal", "local_host", "local_port", "port", "software")
+    __slots__ = (
+        "enough_bytes",
+        "host",
+        "internal",
+        "local_host",
+        "local_port",
+        "port",
+        "software",
+    )
 
     def __init__(self, host: str, port: int, local_host: str, local_port: int) -> None:
         self.host = host
@@ -24,6 +33,13 @@ class Peer:
         self.software = ""
         self.internal = False
         """True for another node of the cluster, on the peers' own listener."""
+        self.enough_bytes = limits.FETCH_BYTES_MAX
+        """A Fetch answer of so many leaves the other partitions to the next one."""
+
+    def reached_in(self, round_trip_us: int) -> None:
+        """The longer the way, the more an answer should hold."""
+        far = round_trip_us * limits.FETCH_BYTES_PER_ROUND_TRIP_US
+        self.enough_bytes = min(max(limits.FETCH_BYTES_ENOUGH, far), limits.FETCH_BYTES_MAX)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -62,7 +78,7 @@ class Call:
         self.size = len(frame)
         self.peer = peer
         self.received_ns = received_ns
-        self.answer: list[Piece] | None = None
+        self.answer: list[Buffer] | None = None
         self.api_key = -1
         self.api_version = 0
         self.correlation_id = 0
@@ -80,7 +96,7 @@ class Call:
         """Whoever needs more of the frame has a view of it: without one its memory is free."""
         self.frame = _NO_FRAME
 
-    def reply(self, body: Sequence[Piece]) -> None:
+    def reply(self, body: Sequence[Buffer]) -> None:
         """Answers with these bytes; the connection sends them when it is their turn."""
         assert self.answer is None, "a request has one answer"
         length = 4 + self.flexible_header + sum(map(len, body))

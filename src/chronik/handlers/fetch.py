@@ -100,8 +100,8 @@ class _Fetch:
             self._wait()
             self._wait_for(request.min_bytes)
             return
-        size, failed = self._read_all()
-        enough = size >= request.min_bytes or failed or self._is_empty()
+        size, settled = self._read_all()
+        enough = settled or size >= request.min_bytes or self._is_empty()
         if enough or request.max_wait_ms <= 0 or self._timed_out():
             self._answer(size)
             return
@@ -171,18 +171,21 @@ class _Fetch:
     # -- reading
 
     def _read_all(self) -> tuple[int, bool]:
-        """Bytes found and whether a partition failed; `_results` holds one result each."""
+        """Bytes found, and whether to wait for more is of no use: a partition failed, or has more
+        than the answer may hold. `_results` holds one result each."""
         self._results, self._found = [], []
         if self._timer is not None and self._evidence is not None:
             self._evidence.look()  # the first time is that of its start
-        left = min(self._request.max_bytes, limits.FETCH_BYTES_MAX)
-        total, failed = 0, False
+        request = self._request
+        left = min(request.max_bytes, limits.FETCH_BYTES_MAX)
+        enough = max(self._call.peer.enough_bytes, request.min_bytes)
+        total, settled = 0, False
         find, is_plain = self._broker.partitions.find, self._is_plain
         for wanted in self._context.partitions:
             partition, code = find(wanted.topic, wanted.topic_id, wanted.index)
             if partition is None:
                 self._results.append((wanted, self._not_here(wanted, code)))
-                failed = True
+                settled = True
                 continue
             self._found.append(partition)
             state = partition.state
@@ -191,15 +194,13 @@ class _Fetch:
                 result = FetchResult(wanted.index, 0, end, end, state.log_start)
                 self._results.append((wanted, result))
                 continue
-            result, size = self._read(wanted, partition, left, first=total == 0)
+            result, size, settles = self._read(wanted, partition, left, first=total == 0)
             self._results.append((wanted, result))
+            settled |= settles
             if size:
                 total += size
-                left = max(0, left - size)
-            # A client that shall ask elsewhere is told at once, too.
-            elif result.error_code != 0 or result.preferred_read_replica >= 0:
-                failed = True
-        return total, failed
+                left = max(0, left - size) if total < enough else 0
+        return total, settled
 
     def _not_here(self, wanted: FetchPartition, code: ErrorCode) -> FetchResult:
         if self._broker.partitions.leader_of(wanted.topic, wanted.topic_id, wanted.index) >= 0:
@@ -209,7 +210,8 @@ class _Fetch:
 
     def _read(
         self, wanted: FetchPartition, partition: Partition, left: int, *, first: bool
-    ) -> tuple[FetchResult, int]:
+    ) -> tuple[FetchResult, int, bool]:
+        """The result, its bytes, and whether the client is to have it at once."""
         if self._evidence is not None:
             self._trace(fetch_rows.WATERMARK, wanted, partition)
         size_max = min(wanted.max_bytes, left)
@@ -217,22 +219,27 @@ class _Fetch:
             partition.check_epoch(wanted.current_leader_epoch)
             partition.check_offset(wanted.fetch_offset)
             if self._rack and (near := self._nearer(partition, wanted.fetch_offset)) >= 0:
-                return _elsewhere(wanted, partition, near), 0
-            read = partition.read(wanted.fetch_offset, size_max, at_least_one_batch=first)
+                return _elsewhere(wanted, partition, near), 0, True
+            read = None
+            if first or size_max > 0:
+                read = partition.read(wanted.fetch_offset, size_max, at_least_one_batch=first)
         except OffsetError as error:
-            return self._failed(wanted, partition, error.code), 0
+            return self._failed(wanted, partition, error.code), 0, True
         except OffsetOutOfRangeError:
-            return self._failed(wanted, partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0
+            return self._failed(wanted, partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0, True
         except OSError:
-            return self._failed(wanted, partition, ErrorCode.KAFKA_STORAGE_ERROR), 0
-        slices, size = ((), 0) if read is None else (read.pieces(), read.size)
+            return self._failed(wanted, partition, ErrorCode.KAFKA_STORAGE_ERROR), 0, True
+        watermark = partition.state.high_watermark
+        if read is None:
+            slices, size, is_all = [], 0, wanted.fetch_offset >= watermark
+        else:
+            slices, size, is_all = read.slices, read.size, read.is_all
         if size and self._evidence is not None:
             self._trace(fetch_rows.DATA, wanted, partition, size)
-        watermark = partition.state.high_watermark
         result = FetchResult(
             wanted.index, 0, watermark, watermark, partition.state.log_start, slices
         )
-        return result, size
+        return result, size, not is_all
 
     def _nearer(self, partition: Partition, offset: int) -> int:
         """A replica in the client's rack; -1 where this one is as good."""

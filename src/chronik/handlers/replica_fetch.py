@@ -6,7 +6,6 @@ takes it along. Whatever did not move costs nothing, and no fetch has a timer of
 """
 
 from asyncio import Handle
-from collections.abc import Sequence
 
 from chronik.broker.broker import Broker
 from chronik.broker.fetch_sessions import SessionError
@@ -26,7 +25,6 @@ from chronik.wire.fetch_response import (
     FetchResult,
     write_fetch_response,
 )
-from chronik.wire.pieces import Piece
 from chronik.wire.replica_serve import plain_result, write_brief_answer
 
 _NONE = ErrorCode.NONE
@@ -145,15 +143,10 @@ class _ReplicaFetch:
     def _result(
         self, followed: Followed, partition: Partition, index: int, read: Read
     ) -> FetchResult:
-        records: Sequence[Piece] = read.slices
-        size = read.size
-        if size >= limits.SENT_FROM_FILE_BYTES_MIN and partition.is_committed(read):
-            # What is not committed may be cut from the file while the kernel has still to send it.
-            records = read.pieces()
-        partition.counters.replication_bytes_out += size
+        partition.counters.replication_bytes_out += read.size
         followed.told(partition)
         state = partition.state
-        return plain_result(index, state.high_watermark, state.log_start, records)
+        return plain_result(index, state.high_watermark, state.log_start, read.slices)
 
     def _find(self, followed: Followed) -> Partition | None:
         topic_id, index = followed.key

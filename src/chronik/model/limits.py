@@ -20,12 +20,12 @@ TOPIC_NAME_LENGTH_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
 FETCH_BYTES_MAX = 55 * 1024 * 1024
 """One Fetch answer, as Kafka's fetch.max.bytes of a broker."""
-SENT_FROM_FILE_BYTES_MIN = 64 * 1024
-"""A smaller slice of a segment is copied to the socket: that costs less than a call of its own."""
-SENT_AT_ONCE_BYTES_MAX = 8 * 1024 * 1024
-"""What the event loop sends from files to one connection before it does something else: 1 ms."""
-SEND_BUFFER_BYTES = 4 * 1024 * 1024
-"""Asked of the kernel for a connection that gets such slices; it doubles it for its own needs."""
+FETCH_BYTES_ENOUGH = 512 * 1024
+"""A Fetch answer to a near client that has so many is not filled up from further partitions: the
+client reads several such answers faster than a large one, which no cache holds."""
+FETCH_BYTES_PER_ROUND_TRIP_US = 4 * 1024
+"""To a client far away it is filled up to so many for each microsecond of a round trip, 4 GB/s: it
+asks for the next one only when it has this one."""
 BRIEF_ANSWER_BYTES_MAX = 16 * 1024
 """Records of an answer to a follower that are copied into one piece with what is said of them."""
 SHARED_READ_BYTES_MAX = 4 * 1024

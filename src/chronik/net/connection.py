@@ -9,9 +9,9 @@ from chronik.broker.outbox import Outbox
 from chronik.handlers.call import Call, Peer
 from chronik.model import limits
 from chronik.net.budget import Budget
-from chronik.net.file_sender import FileSender
 from chronik.net.frames import POOLED_BYTES_MIN, FrameError, FramePool, FrameReader
-from chronik.wire.pieces import FileSlice, Piece, buffers_of
+from chronik.net.round_trip import round_trip_us
+from chronik.wire.primitives import Buffer
 
 
 class Router(Protocol):
@@ -53,7 +53,6 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_calls",
-        "_files",
         "_listener",
         "_paused",
         "_queued_bytes",
@@ -68,7 +67,6 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Host) -> None:
         self._listener = listener
         self._transport: asyncio.Transport | None = None
-        self._files: FileSender | None = None
         self._calls: deque[Call] = deque()
         self._reader = FrameReader(listener.receive_buffer, listener.frame_pool)
         self._queued_bytes = 0
@@ -88,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         local = transport.get_extra_info("sockname") or ("", 0)
         self.peer = Peer(remote[0], remote[1], local[0], local[1])
         self.peer.internal = self._listener.internal
+        if (far := round_trip_us(transport.get_extra_info("socket"))) is not None:
+            self.peer.reached_in(far)
         self._transport.set_write_buffer_limits(limits.RESPONSE_BYTES_QUEUED_PER_CONNECTION_MAX)
         if not self._listener.admit(self):
             self._transport.abort()
@@ -95,7 +95,6 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets what nobody will read any more; appends under way go on."""
         self._transport = None
-        self._close_files()
         self._reader.forget()
         self._listener.budget.hold(self, 0)
         for call in self._calls:
@@ -175,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Sends the answers whose turn it is."""
-        out: list[Piece] = []
+        out: list[Buffer] = []
         calls = self._calls
         while calls and calls[0].answer is not None:
             out += calls.popleft().answer or ()
@@ -184,30 +183,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused:
             self.unthrottle()
 
-    def _send(self, transport: asyncio.Transport, out: list[Piece]) -> None:
+    def _send(self, transport: asyncio.Transport, out: list[Buffer]) -> None:
         if len(out) == 1 and isinstance(out[0], bytes):
             transport.write(out[0])  # what comes most often
-            return
-        if any(isinstance(piece, FileSlice) for piece in out):
-            try:
-                out = self._send_files(transport, out)
-            except OSError:
-                transport.abort()
-                return
-        transport.writelines(buffers_of(out))
-
-    def _send_files(self, transport: asyncio.Transport, out: list[Piece]) -> list[Piece]:
-        """Returns what is left to the transport: everything, if it has still others to send."""
-        if transport.get_write_buffer_size() or transport.is_closing():
-            return out
-        if self._files is None:
-            self._files = FileSender(transport.get_extra_info("socket").fileno())
-        return self._files.send(out) if self._files.possible else out
-
-    def _close_files(self) -> None:
-        if self._files is not None:
-            self._files.close()
-            self._files = None
+        else:
+            transport.writelines(out)
 
     # -- back-pressure: not reading is the brake; only a frame that never ends is dropped
 
@@ -253,6 +233,5 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Sends what is ready and closes."""
-        self._close_files()  # a loop that ends tells nobody that a connection is lost
         if self._transport is not None:
             self._transport.close()

@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from chronik.model.limits import SENT_FROM_FILE_BYTES_MIN
 from chronik.storage.volume import open_volume
 from chronik.wire.records import Buffer
 
@@ -88,28 +87,6 @@ class FileSystem(Protocol):
         """To sync many files at once; opened before they are written. None where it can't be."""
 
 
-class MappedFile(mmap.mmap):
-    """A map with a descriptor of its file, by which its slices can be sent.
-
-    The file's name would not do: after a compaction or in a new topic it is another file's.
-    """
-
-    descriptor: int | None = None
-
-    def close(self) -> None:
-        """BufferError while slices of it are alive; then the descriptor stays open, too."""
-        super().close()
-        self._close_descriptor()
-
-    def __del__(self) -> None:
-        self._close_descriptor()
-
-    def _close_descriptor(self) -> None:
-        descriptor, self.descriptor = self.descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-
 class RealFileSystem:
     """The operating system's files (Linux)."""
 
@@ -131,10 +108,7 @@ class RealFileSystem:
         return os.pread(file, size, position)
 
     def map(self, file: int, length: int) -> mmap.mmap:
-        mapped = MappedFile(file, length, access=mmap.ACCESS_READ)
-        if length >= SENT_FROM_FILE_BYTES_MIN:
-            mapped.descriptor = os.dup(file)
-        return mapped
+        return mmap.mmap(file, length, access=mmap.ACCESS_READ)
 
     def fdatasync(self, file: int) -> None:
         os.fdatasync(file)

@@ -237,7 +237,8 @@ class Log:
                 offset, max_bytes, limit, at_least_one_batch=at_least_one_batch, whole=whole
             )
             if found is not None:
-                return found
+                is_last = self._segment_end(number) >= end_offset
+                return found if is_last else found._replace(is_all=False)
             number += 1
         return Read([], 0, offset, -1, -1)
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from contextlib import AbstractContextManager
 
 from chronik.model import limits
-from chronik.storage.fs import FileSystem, MappedFile, read_exactly
+from chronik.storage.fs import FileSystem, read_exactly
 
 REMAP_BYTES = 1024 * 1024
 """The active segment's tail is copied until it has grown by this much; then it is mapped anew."""
@@ -39,7 +39,8 @@ class _Entry:
 
     @property
     def descriptors(self) -> int:
-        return (self.file is not None) + _descriptors_of(self.map)
+        # CPython's mmap keeps a duplicate of the descriptor it was made from.
+        return (self.file is not None) + (self.map is not None)
 
 
 class OpenFiles:
@@ -157,7 +158,7 @@ class OpenFiles:
                 # The map needs no descriptor besides its own.
                 self.fs.close(file)
             self._drop_if_empty(path, entry)
-        self._descriptors += _descriptors_of(entry.map)
+        self._descriptors += 1
         self._evict()
         return entry.map
 
@@ -187,7 +188,7 @@ class OpenFiles:
         if entry.map is None:
             return
         retired, entry.map = entry.map, None
-        self._descriptors -= _descriptors_of(retired)
+        self._descriptors -= 1
         self._held.append((path, retired))
         self._purge()
 
@@ -197,13 +198,6 @@ class OpenFiles:
     def _drop_if_empty(self, path: str, entry: _Entry) -> None:
         if not entry.pins and not entry.descriptors:
             self._entries.pop(path, None)
-
-
-def _descriptors_of(mapped: mmap.mmap | None) -> int:
-    if mapped is None:
-        return 0
-    # CPython's mmap keeps a duplicate of the descriptor it was made from; a large one has another.
-    return 2 if isinstance(mapped, MappedFile) and mapped.descriptor is not None else 1
 
 
 def _try_close(mapped: mmap.mmap) -> bool:

@@ -10,19 +10,11 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from chronik.model.limits import SEALED_INDEX_BYTES_MAX, SENT_FROM_FILE_BYTES_MIN
-from chronik.storage.fs import (
-    FileSystem,
-    MappedFile,
-    join,
-    read_whole,
-    unlink_if_present,
-    write_atomically,
-)
+from chronik.model.limits import SEALED_INDEX_BYTES_MAX
+from chronik.storage.fs import FileSystem, join, read_whole, unlink_if_present, write_atomically
 from chronik.storage.index import HEADER_SIZE as INDEX_HEADER_SIZE
 from chronik.storage.index import SegmentIndex, Span, Summary, decode_header
 from chronik.storage.open_files import OpenFiles
-from chronik.wire.pieces import FileSlice, Piece
 from chronik.wire.records import HEADER_SIZE, BatchHeader, read_header
 
 LOG_SUFFIX = ".log"
@@ -92,23 +84,8 @@ class Read(NamedTuple):
     """Base offset of the first batch; the asked offset where nothing is there to read."""
     segment_base_offset: int
     position: int
-
-    def pieces(self) -> list[Piece]:
-        """The slices, the large ones with what the kernel needs to send them from the file.
-
-        Only for what is committed: the kernel sends the file's pages as they are at that time.
-        """
-        found: list[Piece] = []
-        position = self.position
-        for view in self.slices:
-            mapped = view.obj
-            large = len(view) >= SENT_FROM_FILE_BYTES_MIN
-            if large and isinstance(mapped, MappedFile) and mapped.descriptor is not None:
-                found.append(FileSlice(view, mapped.descriptor, position))
-            else:
-                found.append(view)
-            position += len(view)
-        return found
+    is_all: bool = True
+    """False where more could be read: a limit of bytes ended it, or its segment."""
 
 
 def segment_path(directory: str, base_offset: int) -> str:
@@ -285,7 +262,14 @@ class Segment:
             stop = max(stop, position + header.size)
         stop = max(position, min(stop, end))
         slices = self.storage.files.view(self.path, position, stop, self.size, sealed=self.sealed)
-        return Read(slices, stop - position, header.base_offset, self.base_offset, position)
+        return Read(
+            slices,
+            stop - position,
+            header.base_offset,
+            self.base_offset,
+            position,
+            is_all=stop == end,
+        )
 
     def _end_of_whole(
         self, index: SegmentIndex, position: int, header: BatchHeader, stop: int
@@ -310,7 +294,14 @@ class Segment:
         header = read_header(slices[0])
         if header.last_offset < offset or position + header.size > stop:
             return None
-        return Read(slices, stop - position, header.base_offset, self.base_offset, position)
+        return Read(
+            slices,
+            stop - position,
+            header.base_offset,
+            self.base_offset,
+            position,
+            is_all=stop == end,
+        )
 
 
 def span_of(position: int, header: BatchHeader) -> Span:

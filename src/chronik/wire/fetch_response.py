@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from chronik.wire.endpoints import NO_LEADER, Leader, NodeEndpoint, endpoints_body, leader_body
 from chronik.wire.fetch import FIRST_VERSION, FLEXIBLE, LAST_VERSION
-from chronik.wire.pieces import Piece
-from chronik.wire.primitives import array_length, string, tagged, uvarint
+from chronik.wire.primitives import Buffer, array_length, string, tagged, uvarint
 
 _INT32: Final = struct.Struct(">i")
 _SESSION: Final = struct.Struct(">ihi")
@@ -51,7 +50,7 @@ class FetchResult(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Sequence[Piece] | None = ()
+    records: Sequence[Buffer] | None = ()
     """Pieces of whole batches, sent one after the other."""
     aborted_transactions: Sequence[tuple[int, int]] | None = None
     """Producer id and first offset of each; None for readers of uncommitted records."""
@@ -76,11 +75,11 @@ class FetchResponse(NamedTuple):
     node_endpoints: Sequence[NodeEndpoint] = ()
 
 
-def write_fetch_response(version: int, response: FetchResponse) -> list[Piece]:
+def write_fetch_response(version: int, response: FetchResponse) -> list[Buffer]:
     """The body of the answer; its size is the sum of the buffers' lengths."""
     assert FIRST_VERSION <= version <= LAST_VERSION, version
     flexible = version >= FLEXIBLE
-    buffers: list[Piece] = []
+    buffers: list[Buffer] = []
     head = _head(version, response) + array_length(len(response.topics), flexible)
     for topic, results in response.topics:
         head += string(topic, flexible) if isinstance(topic, str) else topic

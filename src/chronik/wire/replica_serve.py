@@ -7,12 +7,11 @@ do take has the same bytes there.
 
 import struct
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 from chronik.model.limits import BRIEF_ANSWER_BYTES_MAX
 from chronik.wire.fetch import NO_HIGH_WATERMARK, FetchPartition, FetchRequest
 from chronik.wire.fetch_response import NO_TAGS, FetchResult
-from chronik.wire.pieces import Piece
 from chronik.wire.primitives import ZERO_UUID, Buffer, uvarint
 from chronik.wire.replica_layouts import (
     ANSWER_AND_TOPIC,
@@ -89,7 +88,7 @@ def _read_topic(frame: bytearray, position: int) -> FetchRequest | None:
 
 
 def plain_result(
-    index: int, watermark: int, log_start: int, records: Sequence[Piece] = ()
+    index: int, watermark: int, log_start: int, records: Sequence[Buffer] = ()
 ) -> FetchResult:
     """What there is to say of a partition where nothing is wrong."""
     return tuple.__new__(FetchResult, (index, 0, watermark, watermark, log_start, records, *_PLAIN))
@@ -116,6 +115,5 @@ def write_brief_answer(
         if left < 0:
             return None
         head = _RESULT.pack(*result[:5], 0, -1) + uvarint(size + 1)
-        # Slices that the kernel sends from the file are longer than what comes here.
-        out = b"".join((out, head, *cast("Sequence[Buffer]", records), b"\0"))
+        out = b"".join((out, head, *records, b"\0"))
     return out + b"\0\0"
