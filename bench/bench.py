@@ -41,6 +41,13 @@ def base(bootstrap, **conf):
     return {"bootstrap.servers": bootstrap, "socket.nagle.disable": True, "log_level": 2, **conf}
 
 
+def know(client, topic):
+    """Waits until the client knows the topic: the broker it asks may have heard of it later than another one."""
+    stop = now() + 10
+    while client.list_topics(topic, timeout=10).topics[topic].error is not None and now() < stop:
+        time.sleep(0.02)
+
+
 def produce(bootstrap, topic, records, size, acks, limit, conf):
     """Sends `records` and waits until none is under way; gives up at `limit` seconds."""
     errors, batches = Counter(), Counter()
@@ -56,7 +63,7 @@ def produce(bootstrap, topic, records, size, acks, limit, conf):
     p = Producer(base(bootstrap, **{"acks": acks, "linger.ms": 5, "compression.type": "none", "stats_cb": stats,
                                     "on_delivery": report, "delivery.report.only.error": True,
                                     "statistics.interval.ms": 200, "message.timeout.ms": limit * 1000, **conf}))
-    p.list_topics(topic, timeout=10)
+    know(p, topic)
     value, sent, start = os.urandom(size), 0, now()
     while sent < records and now() - start < limit:
         try:
@@ -76,7 +83,7 @@ def consume(bootstrap, topic, ends, limit):
     """Reads the partitions of `ends` ({partition: end offset}) from the first record until all is there."""
     c = Consumer(base(bootstrap, **{"group.id": topic, "enable.auto.commit": False, "queued.min.messages": 1000000,
                                     "fetch.queue.backoff.ms": 5}))  # its default pauses a full queue for 1 s
-    c.list_topics(topic, timeout=10)  # without it librdkafka itself waits 0.5 s in assign
+    know(c, topic)  # without it librdkafka itself waits 0.5 s in assign
     want, got, start = sum(ends.values()), 0, now()
     last = start
     c.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in ends])
@@ -116,7 +123,7 @@ def latency_producer(bootstrap, topic, rate, count, limit):
     """Open loop: record i leaves at start + i/rate, whatever became of those before it."""
     failed = Counter()
     p = Producer(base(bootstrap, **{"acks": "all", "linger.ms": 0, "message.timeout.ms": limit * 1000}))
-    p.list_topics(topic, timeout=10)
+    know(p, topic)
     start = now()
     for i in range(count):
         time.sleep(max(0, start + i / rate - now()))
@@ -131,7 +138,7 @@ def latency_producer(bootstrap, topic, rate, count, limit):
 def sync_producer(bootstrap, topic, count, warm, limit):
     """One record in flight at a time."""
     p = Producer(base(bootstrap, **{"acks": "1", "linger.ms": 0, "message.timeout.ms": 10000}))
-    p.list_topics(topic, timeout=10)
+    know(p, topic)
     ms, failed, value, start = [], 0, os.urandom(100), now()
     for i in range(warm + count):
         if now() - start > limit:
