@@ -262,14 +262,8 @@ class Segment:
             stop = max(stop, position + header.size)
         stop = max(position, min(stop, end))
         slices = self.storage.files.view(self.path, position, stop, self.size, sealed=self.sealed)
-        return Read(
-            slices,
-            stop - position,
-            header.base_offset,
-            self.base_offset,
-            position,
-            is_all=stop == end,
-        )
+        size, is_all = stop - position, stop == end
+        return Read(slices, size, header.base_offset, self.base_offset, position, is_all)
 
     def _end_of_whole(
         self, index: SegmentIndex, position: int, header: BatchHeader, stop: int
@@ -294,14 +288,8 @@ class Segment:
         header = read_header(slices[0])
         if header.last_offset < offset or position + header.size > stop:
             return None
-        return Read(
-            slices,
-            stop - position,
-            header.base_offset,
-            self.base_offset,
-            position,
-            is_all=stop == end,
-        )
+        size, is_all = stop - position, stop == end
+        return Read(slices, size, header.base_offset, self.base_offset, position, is_all)
 
 
 def span_of(position: int, header: BatchHeader) -> Span:
