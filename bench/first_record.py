@@ -69,6 +69,8 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=3)
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
+    if asked.rounds < 1:
+        parser.error("--rounds: at least 1")
     nodes = asked.nodes
     sides = [Kafka(nodes), Chronik("os", nodes=nodes), Chronik("fsync", nodes=nodes)]
     found: dict[str, list[float]] = {side.name: [] for side in sides}
