@@ -57,6 +57,8 @@ class Others:
     def set_address(self, node_id: int, host: str, port: int) -> None:
         """Addresses do not matter here."""
 
+    def heard_of(self, node_id: int) -> None: ...
+
     def refuses(self, node_id: int) -> bool:
         return False
 

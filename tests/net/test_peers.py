@@ -70,6 +70,23 @@ def test_a_refused_connection_is_known_until_one_succeeds() -> None:
     run(scenario)
 
 
+def test_a_node_that_was_heard_of_is_connected_to_without_a_pause() -> None:
+    async def scenario() -> None:
+        port = closed_port()
+        async with asyncio.TaskGroup() as tasks:
+            links = PeerLinks(tasks)
+            links.set_address(2, HOST, port)
+            for why in ("cannot connect", "a moment ago"):
+                with pytest.raises(PeerUnavailableError, match=why):
+                    await links.call(2, PeerApi.HELLO, 0, [b"x"], 1.0)
+            links.heard_of(2)
+            links.heard_of(3)  # whose address is unknown
+            with pytest.raises(PeerUnavailableError, match="cannot connect"):
+                await links.call(2, PeerApi.HELLO, 0, [b"x"], 1.0)
+
+    run(scenario)
+
+
 def test_whoever_waits_for_a_connection_learns_that_the_link_was_closed() -> None:
     async def scenario() -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -130,12 +130,17 @@ class Controller:
         """Has the watcher called with leader and term whenever one of them changes."""
         self._pending.watch_leader(watcher)
 
-    async def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Reads the log back and takes part; a single voter leads when this returns."""
+    async def start(
+        self, tasks: asyncio.TaskGroup, *, campaign: bool = False
+    ) -> list[asyncio.Task[None]]:
+        """Reads the log back and takes part; a single voter leads when this returns.
+
+        `campaign`: the first election begins now instead of after an election timeout.
+        """
         stored = self._store.load()
         if stored.snapshot.data:
             self.image = restore(decode_all(stored.snapshot.data), stored.snapshot.index)
-        if stored.conf_state.voters == (self._raft.id,):
+        if campaign or stored.conf_state.voters == (self._raft.id,):
             self._raft.campaign()
         await self._pump()
         return [tasks.create_task(self._run()), tasks.create_task(self._tick())]
@@ -151,9 +156,12 @@ class Controller:
         return _HELLO.pack(self._raft.id, self._raft.last_index)
 
     def serve_hello(self, data: memoryview) -> bytes:
-        """Whether anything was ever decided, as far as this node knows."""
-        self._raft.report_lost(*_HELLO.unpack(data))
-        return bytes([self.is_returning or self._raft.last_index > BOOTSTRAP_INDEX])
+        """Whether anything was ever decided, as far as this node knows, and whether it may vote."""
+        node_id, last_index = _HELLO.unpack(data)
+        self._raft.report_lost(node_id, last_index)
+        self._peers.heard_of(node_id)
+        own = self._raft.last_index
+        return bytes([self.is_returning or own > BOOTSTRAP_INDEX, own >= BOOTSTRAP_INDEX])
 
     # -- commands
 

@@ -5,10 +5,14 @@ its disk has forgotten them: voting at once, it could help to elect a leader tha
 decided. So it asks the others. While a majority has never decided anything, the cluster is new.
 As soon as one knows more, this node returns to an old cluster: it takes the log, but neither votes
 nor campaigns until its registration is decided and it has everything that came before.
+
+In a new cluster the last voter to come begins the first election at once: the others, all ready to
+vote, would otherwise wait for the end of an election timeout.
 """
 
 import asyncio
 import logging
+from typing import NamedTuple
 
 from chronik.broker.controller import Controller
 from chronik.broker.peering import PeerApi, Peers, PeerUnavailableError
@@ -17,10 +21,19 @@ from chronik.storage.fs import FileSystem, join, unlink_if_present, write_atomic
 MARKER = "returning"
 """A file in the data directory: a crash on the way back must not make a voter of half a log."""
 ASK_TIMEOUT_S = 1.0
-ASK_EVERY_S = 0.1
+ASK_EVERY_S = 0.05
 ANNOUNCE_EVERY_S = 0.5
 
 log = logging.getLogger(__name__)
+
+
+class Hello(NamedTuple):
+    """What another voter says of itself."""
+
+    has_decisions: bool
+    """It knows of a decision, so the cluster is not new."""
+    may_vote: bool
+    """It knows its cluster's members."""
 
 
 class FirstStart:
@@ -40,21 +53,26 @@ class FirstStart:
         self._peers = peers
         self._voters = voters
 
-    async def decide(self, *, is_empty: bool) -> None:
-        """Returns when it is known whether the cluster is new; a new one gets its members."""
+    async def decide(self, *, is_empty: bool) -> bool:
+        """Returns when it is known whether the cluster is new; a new one gets its members.
+
+        True where this is the last voter of a new cluster: all others wait for an election.
+        """
         if MARKER in self._fs.listdir(self._directory):
             self._controller.is_returning = True
         while is_empty and not self._controller.is_returning:
             answers = await self._ask_all()
-            if True in answers:
+            if any(one.has_decisions for one in answers):
                 log.warning("the cluster is not new: this node votes again when it has caught up")
                 write_atomically(self._fs, join(self._directory, MARKER), [b"\n"])
                 self._controller.is_returning = True
             elif 2 * (len(answers) + 1) > len(self._voters):
                 self._controller.bootstrap(self._voters)
-                return
+                everybody = len(answers) + 1 == len(self._voters)
+                return everybody and all(one.may_vote for one in answers)
             else:
                 await asyncio.sleep(ASK_EVERY_S)
+        return False
 
     async def announce(self) -> None:
         """Tells the leader, whoever it is, that this node no longer has what it acknowledged."""
@@ -69,16 +87,16 @@ class FirstStart:
             unlink_if_present(self._fs, join(self._directory, MARKER))
             self._fs.fsync_dir(self._directory)
 
-    async def _ask_all(self) -> list[bool]:
-        """Whether each of the others that answered knows of a decision."""
+    async def _ask_all(self) -> list[Hello]:
+        """What the others say, those that answer."""
         others = [one for one in self._voters if one != self._controller.node_id]
         answers = await asyncio.gather(*map(self._ask, others))
         return [one for one in answers if one is not None]
 
-    async def _ask(self, voter: int) -> bool | None:
+    async def _ask(self, voter: int) -> Hello | None:
         body = self._controller.hello()
         try:
             answer = await self._peers.call(voter, PeerApi.HELLO, 0, [body], ASK_TIMEOUT_S)
         except PeerUnavailableError:
             return None
-        return bool(answer[0])
+        return Hello(bool(answer[0]), len(answer) > 1 and bool(answer[1]))

@@ -65,5 +65,8 @@ class Peers(Protocol):
     def set_address(self, node_id: int, host: str, port: int) -> None:
         """Learns, or learns anew, where a node listens for its peers."""
 
+    def heard_of(self, node_id: int) -> None:
+        """The node has asked something, so it can be asked: an answer must not wait for a retry."""
+
     def refuses(self, node_id: int) -> bool:
         """True where the last attempt to connect was refused: no process listens there."""
