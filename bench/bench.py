@@ -15,7 +15,8 @@ Client: confluent-kafka (librdkafka), every producer and consumer in a process o
   and cpu_s_per_gb (GB = 1e9 bytes of record values). client_cpu_s shows when the client is the limit;
   other_cpu_s is all else that ran on the machine meanwhile, stolen_s what a virtual machine's host took away: a case from
   which more than --stolen of the time was taken is done again, up to --tries times, and the calmest one counts.
-Before each case --touch MB of page cache are filled and freed: on a virtual machine fresh pages cost more than the write into them.
+Before each case of a, b and c --touch MB of page cache are filled and freed: on a virtual machine fresh pages cost more than
+  the write into them.
 Counts: acked = sent, and neither failed (a delivery report with an error) nor unreported in time; log_end = records
 the server says it holds (below acked: loss, above: duplicates), received = what a consumer got.
 A producer asks for reports of failures only: with one call of Python for every record (--reports all) the client's own
@@ -346,7 +347,7 @@ class Bench:
 
     def attempt(self, topic, run, size):
         """What one try found, with the usage of server and machine. `run` returns (outs, fields, ok)."""
-        touch_memory(self.a.touch)
+        touch_memory(self.a.touch if size else 0)  # a latency needs no memory, and no disk that has just been busy
         self.server.reset_peak()
         began, cpu, (used, stolen), own = now(), self.server.cpu(), machine_cpu(), sum(os.times()[:2])
         with AnonPeak(self.server) as anon:
@@ -512,7 +513,7 @@ def main():
     p.add_argument("--scale", type=float, default=1, help="factor on all counts and times")
     p.add_argument("--procs", type=int, default=1, help="producer, then consumer, processes in a, b and c")
     p.add_argument("--reports", choices=("errors", "all"), default="errors", help="delivery reports a producer asks for")
-    p.add_argument("--touch", type=int, default=700, help="MB of page cache touched before each case (0: none)")
+    p.add_argument("--touch", type=int, default=0, help="MB of page cache touched before a case (0: none)")
     p.add_argument("--stolen", type=float, default=0.02, help="share of the time taken by the host that is borne")
     p.add_argument("--tries", type=int, default=4, help="of a case from which more was taken")
     p.add_argument("--warm", type=int, default=3, help="seconds before d is measured; a fresh JVM wants 30 or more")

@@ -3,12 +3,12 @@
     compare.py [--rounds 3] [--quick] [--phases s,a,b,c,d,e] [--only chronik|kafka] [--nodes 1|3]
 
 One server runs at a time, so that an idle one does not disturb. In each round every server starts
-on empty data, is measured while it starts, gets the same warm-up (a fresh JVM needs it), and then
-runs the phases of bench.py; the order of the servers turns with every round. `--cold` leaves out
-the warm-up and the touching of memory: servers as they are when they have just started. Kafka has
-its own defaults, to which `--durability os` compares; `fsync` shows what "on the disk before
-acknowledged" costs. All lines of bench.py go to results/TIME.json, the table of medians to
-results/TIME.md.
+on empty data, is measured while it starts, and then runs the phases of bench.py; the order of the
+servers turns with every round. So they are measured as they are after a start. `--warm-up` gives
+each an unmeasured run first, which makes a JVM about twice as fast; `--touch` has the host of a
+virtual machine provide the memory that a case needs before the case begins. Kafka has its own
+defaults, to which `--durability os` compares; `fsync` shows what "on the disk before acknowledged"
+costs. All lines of bench.py go to results/TIME.json, the table of medians to results/TIME.md.
 """
 
 import argparse
@@ -26,9 +26,11 @@ from rich.console import Console
 
 QUICK_SCALE = 0.2
 WARM_UP_SCALE = 0.2
-TOUCH_CLUSTER_MB = 1400
-"""Three logs' page cache; more would make the kernel write it to the disk."""
-CONSOLE = Console()
+TOUCH_MB = {1: 700, 3: 1400}
+"""By nodes: the page cache of their logs; more would make the kernel write it to the disk."""
+WARM_UP_LATENCY_S, LATENCY_S = 10, 3
+"""Seconds before latencies are measured: after a warm-up, and without one."""
+CONSOLE = Console(width=None if sys.stdout.isatty() else 120)
 
 
 def main() -> int:
@@ -70,11 +72,13 @@ def parse() -> argparse.Namespace:
         default="errors",
         help="delivery reports a producer asks for: all make its own thread the limit",
     )
-    parser.add_argument("--cold", action="store_true", help="measure servers that just started")
-    parser.add_argument("--warm", type=int, default=10, help="seconds of latency warm-up")
+    parser.add_argument("--warm-up", action="store_true", help="an unmeasured run first")
+    parser.add_argument("--touch", action="store_true", help="touch memory before each case")
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.scale, options.warm = 1, QUICK_SCALE, 3
+        options.rounds, options.scale = 1, QUICK_SCALE
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
     return options
 
 
@@ -94,7 +98,7 @@ def measure(contestant: Contestant, options: argparse.Namespace, number: int) ->
         lines = bench(contestant, bootstrap, pids, ["s"], options) if "s" in phases else []
         rest = [phase for phase in phases if phase != "s"]
         if rest:
-            if not options.cold:
+            if options.warm_up:
                 warm_up(contestant, bootstrap, options)
             lines += bench(contestant, bootstrap, pids, rest, options)
     return [{**line, "round": number + 1} for line in lines]
@@ -130,12 +134,10 @@ def command_line(
     contestant: Contestant, bootstrap: str, phases: list[str], options: argparse.Namespace
 ) -> list[str]:
     where = ["--name", contestant.name, "--bootstrap", bootstrap]
-    shape = ["--replication", str(contestant.nodes), "--warm", str(options.warm)]
+    warm = WARM_UP_LATENCY_S if options.warm_up else LATENCY_S
+    shape = ["--replication", str(contestant.nodes), "--warm", str(warm)]
     shape += ["--procs", str(options.procs), "--reports", options.reports]
-    if options.cold:
-        shape += ["--touch", "0"]
-    elif contestant.nodes > 1:
-        shape += ["--touch", str(TOUCH_CLUSTER_MB)]
+    shape += ["--touch", str(TOUCH_MB[contestant.nodes] if options.touch else 0)]
     return [sys.executable, str(BENCH / "bench.py"), *where, *shape, "--phases", ",".join(phases)]
 
 
@@ -144,7 +146,8 @@ def report(lines: list[Line], names: list[str], options: argparse.Namespace) -> 
     found = rows(lines)
     title = f"{options.nodes} node(s), {options.rounds} round(s), scale {options.scale}"
     title += f", {options.procs} client process(es), reports of {options.reports}"
-    title += ", just started" if options.cold else ""
+    title += ", after a warm-up" if options.warm_up else ", just started"
+    title += ", memory touched" if options.touch else ""
     note = noise(lines, names)
     CONSOLE.print(table(found, names, title))
     CONSOLE.print(note)
