@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.nodes import Client, FaultyFiles, node_on, run
+from tests.faults.nodes import Client, FaultyFiles, fetch_request, node_on, run
 
 from chronik.model.errors import ErrorCode
 from chronik.trace.events import EventKind, TraceEvent
@@ -129,6 +129,33 @@ def test_a_fetch_tells_each_step(tmp_path: Path) -> None:
         assert told(seen.news()) == started(1) + looked(1, 2) + served(1, 2, 81)
         await client.fetch("t", 2, partition=1)
         assert told(seen.news()) == started(2) + looked(2, 2) + empty(2)
+
+    scenario(tmp_path, test)
+
+
+def test_what_a_full_answer_leaves_for_the_next_was_not_looked_at(tmp_path: Path) -> None:
+    """To say that there was nothing would be wrong, and costs as much as to say what there was."""
+
+    async def test(seen: Told, client: Client, _: Client) -> None:
+        for index in (0, 1):
+            await client.produce("t", b"one", b"two", partition=index)
+        seen.news()
+        request = fetch_request("t", partition=1)
+        request.topics[0].partitions += fetch_request("t", partition=0).topics[0].partitions
+        request.max_bytes = 81
+        response = await client.ask(request, 12)
+        of_first, of_second = response.responses[0].partitions
+        assert (len(of_first.records), len(of_second.records or b"")) == (81, 0)
+        assert told(seen.news()) == started(0) + looked(0, 2) + served(0, 2, 81)
+
+    scenario(tmp_path, test)
+
+
+def test_a_fetch_of_an_unknown_partition_is_told_too(tmp_path: Path) -> None:
+    async def test(seen: Told, client: Client, _: Client) -> None:
+        await client.fetch("t", 5, partition=7)
+        kinds = [(EventKind(event.kind), event.partition) for event in seen.news()]
+        assert kinds == [(EventKind.FETCH_START, 7), (EventKind.FETCH_EMPTY, 7)]
 
     scenario(tmp_path, test)
 

@@ -94,8 +94,10 @@ def test_every_column_of_the_schema_is_an_argument_of_emit_in_its_place() -> Non
 def test_the_events_of_a_fetch_share_who_asked_and_the_clocks_of_a_look() -> None:
     watch = Watch()
     subject = tracer(watch=watch)
-    rows = FetchRows(subject, received_ns=-2_999, client_id="c", connection_id=8, correlation_id=9)
-    rows.start("orders", 3, 10, "asked")
+    who_asked = {"client_id": "c", "connection_id": 8, "correlation_id": 9}
+    rows = FetchRows(subject, -2_999, **who_asked, asked="asked")  # type: ignore[arg-type]
+    rows.start("orders", 3, 10)
+    rows.start_and_look("orders", 3, 10, 5, 6)
     rows.add(fetch_rows.WATERMARK, "orders", 3, 10, 5, 6)
     rows.add(fetch_rows.DATA, "orders", 3, 10, 4, 5, 6)
     rows.add(fetch_rows.REJECTED, "orders", 3, 10, 5, 6, code=(7,))
@@ -104,19 +106,22 @@ def test_the_events_of_a_fetch_share_who_asked_and_the_clocks_of_a_look() -> Non
     rows.add(fetch_rows.SERVED, "orders", 3, 10, 11)
     rows.add(fetch_rows.EMPTY, None, 3, 10, 0)
     rows.add(fetch_rows.SERVED, "orders", 3, 1 << 70, 11)
-    who = {"client_id": "c", "connection_id": 8, "correlation_id": 9, "base_offset": 10}
+    rows.start_and_look("orders", 3, 10, 5, 1 << 70)
+    who = {**who_asked, "base_offset": 10}
     start = TraceEvent(AHEAD + 1, 1, 7, 20, "orders", 3, duration_us=3, **who)  # type: ignore[arg-type]
     levels = start._replace(high_watermark=5, log_end=6)
     served = start._replace(time_ns=AHEAD + 2, mono_ns=2, kind=24, bytes=11)
     assert subject.events()[1:] == [
         start._replace(detail="asked"),
+        start._replace(detail="asked"),
+        levels._replace(kind=21),
         levels._replace(kind=21),
         levels._replace(kind=22, bytes=4),
         levels._replace(kind=16, error_code=7),
         served,
         served._replace(kind=23, topic=None, bytes=0),
     ]
-    assert subject.dropped == 1
+    assert subject.dropped == 3, "of the two that did not fit, one was of two events"
 
 
 def test_fm62_events_that_are_packed_already_are_counted_when_the_queue_is_full() -> None:

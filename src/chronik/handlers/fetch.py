@@ -70,6 +70,7 @@ class _Fetch:
         "_evidence",
         "_found",
         "_is_plain",
+        "_looked_at",
         "_rack",
         "_request",
         "_results",
@@ -89,7 +90,9 @@ class _Fetch:
         self._waiting_on: list[Partition] = []
         self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
-        self._evidence = self._trace_start() if broker.tracer.on else None
+        self._evidence = self._rows() if broker.tracer.on else None
+        self._looked_at: list[int] = []
+        """Which of the results have evidence: an answer that is full leaves some for the next."""
         self._is_plain = self._evidence is None and not self._rack
         """No evidence is kept and no replica may be nearer: where nothing is, nothing is done."""
 
@@ -173,7 +176,7 @@ class _Fetch:
     def _read_all(self) -> tuple[int, bool]:
         """Bytes found, and whether to wait for more is of no use: a partition failed, or has more
         than the answer may hold. `_results` holds one result each."""
-        self._results, self._found = [], []
+        self._results, self._found, self._looked_at = [], [], []
         if self._timer is not None and self._evidence is not None:
             self._evidence.look()  # the first time is that of its start
         request = self._request
@@ -184,6 +187,8 @@ class _Fetch:
         for wanted in self._context.partitions:
             partition, code = find(wanted.topic, wanted.topic_id, wanted.index)
             if partition is None:
+                if self._evidence is not None:
+                    self._trace_missing(self._evidence, wanted)
                 self._results.append((wanted, self._not_here(wanted, code)))
                 settled = True
                 continue
@@ -212,9 +217,9 @@ class _Fetch:
         self, wanted: FetchPartition, partition: Partition, left: int, *, first: bool
     ) -> tuple[FetchResult, int, bool]:
         """The result, its bytes, and whether the client is to have it at once."""
-        if self._evidence is not None:
-            self._trace(fetch_rows.WATERMARK, wanted, partition)
         size_max = min(wanted.max_bytes, left)
+        if self._evidence is not None and (first or size_max > 0):
+            self._trace_look(self._evidence, wanted, partition)
         try:
             partition.check_epoch(wanted.current_leader_epoch)
             partition.check_offset(wanted.fetch_offset)
@@ -308,16 +313,26 @@ class _Fetch:
 
     # -- evidence
 
-    def _trace_start(self) -> FetchRows:
-        broker, call, request = self._broker, self._call, self._request
-        port, correlation_id = call.peer.port, call.correlation_id
-        rows = FetchRows(broker.tracer, call.received_ns, call.client_id, port, correlation_id)
+    def _rows(self) -> FetchRows:
+        call, request = self._call, self._request
+        who = call.client_id, call.peer.port, call.correlation_id
         asked = f"min_bytes={request.min_bytes} max_wait_ms={request.max_wait_ms}"
-        name_of = broker.partitions.name_of
-        for one in self._context.partitions:
-            topic = name_of(one.topic, one.topic_id)
-            rows.start(topic, one.index, one.fetch_offset, asked)
-        return rows
+        return FetchRows(self._broker.tracer, call.received_ns, *who, asked)
+
+    def _trace_look(self, rows: FetchRows, wanted: FetchPartition, partition: Partition) -> None:
+        self._looked_at.append(len(self._results))
+        if self._timer is not None:
+            self._trace(fetch_rows.WATERMARK, wanted, partition)
+            return
+        offset, state = wanted.fetch_offset, partition.state
+        levels = state.high_watermark, state.log_end
+        rows.start_and_look(partition.topic, wanted.index, offset, *levels)
+
+    def _trace_missing(self, rows: FetchRows, wanted: FetchPartition) -> None:
+        self._looked_at.append(len(self._results))
+        if self._timer is None:
+            topic = self._broker.partitions.name_of(wanted.topic, wanted.topic_id)
+            rows.start(topic, wanted.index, wanted.fetch_offset)
 
     def _trace(
         self,
@@ -336,7 +351,8 @@ class _Fetch:
     def _trace_answer(self, rows: FetchRows) -> None:
         rows.look()
         name_of = self._broker.partitions.name_of
-        for one, result in self._results:
+        for place in self._looked_at:
+            one, result = self._results[place]
             size = sum(map(len, result.records or ()))
             topic = name_of(one.topic, one.topic_id)
             kind = fetch_rows.SERVED if size else fetch_rows.EMPTY

@@ -1,7 +1,7 @@
 """The events of one fetch: what they share is looked up once, and the clocks are read per look."""
 
 from chronik.trace.events import EventKind
-from chronik.trace.packed import UNFIT, Shape, shape
+from chronik.trace.packed import UNFIT, Shape, pack_two, shape
 from chronik.trace.tracer import Tracer
 
 _WHO = ("connection_id", "duration_us", "partition", "correlation_id")
@@ -9,6 +9,7 @@ _TEXTS = ("topic", "client_id")
 _LEVELS = ("high_watermark", "log_end")
 START = shape(EventKind.FETCH_START, "base_offset", *_WHO, *_TEXTS, "detail")
 WATERMARK = shape(EventKind.FETCH_WATERMARK, "base_offset", *_LEVELS, *_WHO, *_TEXTS)
+_pack_start_and_watermark = pack_two(START, WATERMARK)
 DATA = shape(EventKind.FETCH_DATA, "base_offset", "bytes", *_LEVELS, *_WHO, *_TEXTS)
 REJECTED = shape(EventKind.REJECTED, "base_offset", *_LEVELS, *_WHO, *_TEXTS, "error_code")
 EMPTY = shape(EventKind.FETCH_EMPTY, "base_offset", "bytes", *_WHO, *_TEXTS)
@@ -20,9 +21,13 @@ FOLLOWER_SERVED = shape(EventKind.FETCH_SERVED, "base_offset", "bytes", *_FOLLOW
 
 
 class FetchRows:
-    """For one request of a client, whose events are many: several for each of its partitions."""
+    """For one request of a client, whose events are many: several for each partition it looks at.
+
+    What an answer that is full leaves for the next one is not looked at, and has no events.
+    """
 
     __slots__ = (
+        "_asked",
         "_client",
         "_connection_id",
         "_correlation_id",
@@ -39,7 +44,9 @@ class FetchRows:
         client_id: str | None,
         connection_id: int,
         correlation_id: int,
+        asked: str,
     ) -> None:
+        self._asked = asked
         self._tracer = tracer
         self._received_ns = received_ns
         self._client = client_id
@@ -52,19 +59,38 @@ class FetchRows:
         self._mono_ns = self._tracer.mono_ns()
         self._took_us = (self._mono_ns - self._received_ns) // 1000
 
-    def start(self, topic: str | None, index: int, offset: int, asked: str) -> None:
-        """A partition is asked for."""
+    def start(self, topic: str | None, index: int, offset: int) -> None:
+        """A partition is asked for that is not here."""
         number_of = self._tracer.names.numbers
         try:
             # fmt: off
             self._tracer.put(START.pack(
                 self._mono_ns, offset, self._connection_id, self._took_us,
                 index, self._correlation_id, number_of[topic], number_of[self._client],
-                number_of[asked], START.number,
+                number_of[self._asked], START.number,
             ))
             # fmt: on
         except UNFIT as error:
             self._tracer.count_lost(1, str(error))
+
+    def start_and_look(
+        self, topic: str, index: int, offset: int, high_watermark: int, log_end: int
+    ) -> None:
+        """A partition is asked for, and looked at for the first time: two events at once."""
+        number_of, mono_ns, took_us = self._tracer.names.numbers, self._mono_ns, self._took_us
+        connection_id, correlation_id = self._connection_id, self._correlation_id
+        try:
+            of_topic, of_client = number_of[topic], number_of[self._client]
+            # fmt: off
+            self._tracer.put(_pack_start_and_watermark(
+                mono_ns, offset, connection_id, took_us,
+                index, correlation_id, of_topic, of_client, number_of[self._asked], START.number,
+                mono_ns, offset, high_watermark, log_end, connection_id, took_us,
+                index, correlation_id, of_topic, of_client, WATERMARK.number,
+            ))
+            # fmt: on
+        except UNFIT as error:
+            self._tracer.count_lost(2, str(error))
 
     def add(
         self,
