@@ -27,6 +27,9 @@ KAFKA_SH: Final = ROOT / "bench" / "kafka.sh"
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
 HOST: Final = "127.0.0.1"
+SELDOM: Final = {"log.retention.check.interval.ms": 86_400_000}
+"""For a server that many tests share: some write records of years ago, which retention would delete
+under the test that happens to run every fifth minute."""
 
 ServerName = Literal["chronik", "kafka"]
 
@@ -146,7 +149,8 @@ class Chronik(Server):
 
     def __init__(self, directory: Path, *options: str, durability: str = "os") -> None:
         super().__init__(free_ports(1), directory)
-        self.options = ("--durability", durability, *options)
+        seldom = [f"--set={key}={value}" for key, value in SELDOM.items()]
+        self.options = ("--durability", durability, *seldom, *options)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -231,7 +235,12 @@ class Kafka(Server):
         self._script("start", "1", str(self.port))
 
     def _script(self, command: str, *arguments: str) -> str:
-        environment = {**os.environ, "KAFKA_HEAP": "-Xms256m -Xmx512m"}
+        more = "\n".join(f"{key}={value}" for key, value in SELDOM.items())
+        environment = {
+            **os.environ,
+            "KAFKA_HEAP": "-Xms256m -Xmx512m",
+            "KAFKA_PROPERTIES": f"{os.environ.get('KAFKA_PROPERTIES', '')}\n{more}",
+        }
         done = subprocess.run(
             [KAFKA_SH, command, self.directory, *arguments],
             env=environment,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.pipeline.kit import Ask, Log, Rows, rows_in
 from tests.pipeline.schemas import Schemas
+from tests.servers import SELDOM
 
 import chronik
 
@@ -39,7 +40,7 @@ def log(request: pytest.FixtureRequest) -> Iterator[Log]:
     if request.config.getoption("--server") == "kafka":
         yield Log(request.getfixturevalue("server").bootstrap)
         return
-    with chronik.embedded() as broker:
+    with chronik.embedded(configs=SELDOM) as broker:
         yield Log(broker.bootstrap)
 
 
