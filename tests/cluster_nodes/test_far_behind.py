@@ -1,17 +1,15 @@
 """A follower that has nothing of what is committed gets all of it."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cluster_nodes.in_process import nodes_in
 from tests.faults.nodes import Client, run
 
 from chronik.broker.partition import Partition
-from chronik.lab.cluster import free_ports
 from chronik.model.errors import ErrorCode
-from chronik.model.settings import NodeSettings
 from chronik.node.node import Node
 from chronik.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -26,34 +24,9 @@ from chronik.wire.messages.create_topics import (
 
 pytestmark = pytest.mark.integration
 
-HOST = "127.0.0.1"
 TOPIC = "orders"
 VALUE_BYTES = 500_000
 BATCHES = 16
-
-
-@contextlib.asynccontextmanager
-async def two_nodes(directory: Path) -> AsyncIterator[list[Node]]:
-    """Both in this process and on its loop: what they do can be looked at."""
-    first = free_ports(2)
-    peers = ((1, HOST, first), (2, HOST, first + 1))
-    async with asyncio.TaskGroup() as tasks:
-        nodes = []
-        for node_id, _, port in peers:
-            settings = NodeSettings(
-                data_dir=str(directory / f"node-{node_id}"),
-                node_id=node_id,
-                port=0,
-                peer_port=port,
-                peers=peers,
-                durability="os",
-            )
-            nodes.append(Node(settings, tasks))
-        try:
-            await asyncio.gather(*[node.start() for node in nodes])
-            yield nodes
-        finally:
-            await asyncio.gather(*[node.stop() for node in nodes])
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -93,7 +66,7 @@ def log_bytes(directory: Path, node_id: int) -> bytes:
 
 def test_a_follower_far_behind_gets_the_same_bytes(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with two_nodes(tmp_path) as (one, two):
+        async with nodes_in(tmp_path, 2) as (one, two):
             leader = await Client.connect(one.port)
             await filled(leader)
             assert partition_of(two) is None

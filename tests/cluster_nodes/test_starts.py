@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cluster_nodes.in_process import nodes_in
 from tests.cluster_nodes.kit import NODES, Cluster, ask, eventually
 from tests.cluster_nodes.load import Load, check_delivery, read_all
-from tests.faults.nodes import produce_request
+from tests.faults.nodes import produce_request, run
 
+from chronik.broker import controller
 from chronik.wire.messages import create_topics
 
 pytestmark = pytest.mark.integration
@@ -36,6 +38,20 @@ def test_fm44_a_first_start_with_one_node_missing(fresh: Cluster) -> None:
     fresh.start(2)
     fresh.create("late", 2)
     assert {one.node_id for one in fresh.metadata().brokers} == set(NODES)
+
+
+def test_fm36_a_new_cluster_does_not_wait_for_an_election_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no clock ticks, nobody would ever begin an election."""
+    monkeypatch.setattr(controller, "TICK_S", 3600.0)
+
+    async def scenario() -> None:
+        async with nodes_in(tmp_path, 3) as nodes:
+            assert {node.broker.controller.leader_id for node in nodes} == {1}
+            assert all(len(node.broker.controller.image.brokers) == 3 for node in nodes[:1])
+
+    run(scenario)
 
 
 def test_fm59_a_node_that_waits_for_a_majority_can_be_stopped(fresh: Cluster) -> None:

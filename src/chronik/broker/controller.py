@@ -130,20 +130,20 @@ class Controller:
         """Has the watcher called with leader and term whenever one of them changes."""
         self._pending.watch_leader(watcher)
 
-    async def start(
-        self, tasks: asyncio.TaskGroup, *, campaign: bool = False
-    ) -> list[asyncio.Task[None]]:
-        """Reads the log back and takes part; a single voter leads when this returns.
-
-        `campaign`: the first election begins now instead of after an election timeout.
-        """
+    async def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Reads the log back and takes part; a single voter leads when this returns."""
         stored = self._store.load()
         if stored.snapshot.data:
             self.image = restore(decode_all(stored.snapshot.data), stored.snapshot.index)
-        if campaign or stored.conf_state.voters == (self._raft.id,):
+        if stored.conf_state.voters == (self._raft.id,):
             self._raft.campaign()
         await self._pump()
         return [tasks.create_task(self._run()), tasks.create_task(self._tick())]
+
+    def campaign(self) -> None:
+        """Begins an election now instead of after an election timeout."""
+        self._raft.campaign()
+        self._work.set()
 
     def bootstrap(self, voters: tuple[int, ...]) -> None:
         """A new cluster: each of its voters begins with the same members."""

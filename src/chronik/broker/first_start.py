@@ -6,8 +6,8 @@ decided. So it asks the others. While a majority has never decided anything, the
 As soon as one knows more, this node returns to an old cluster: it takes the log, but neither votes
 nor campaigns until its registration is decided and it has everything that came before.
 
-In a new cluster the last voter to come begins the first election at once: the others, all ready to
-vote, would otherwise wait for the end of an election timeout.
+In a new cluster the first voter begins the first election as soon as all others are ready to vote:
+they would otherwise wait for the end of an election timeout.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from chronik.storage.fs import FileSystem, join, unlink_if_present, write_atomic
 MARKER = "returning"
 """A file in the data directory: a crash on the way back must not make a voter of half a log."""
 ASK_TIMEOUT_S = 1.0
-ASK_EVERY_S = 0.05
+ASK_EVERY_S = 0.02
 ANNOUNCE_EVERY_S = 0.5
 
 log = logging.getLogger(__name__)
@@ -52,12 +52,11 @@ class FirstStart:
         self._controller = controller
         self._peers = peers
         self._voters = voters
+        self._is_new = False
+        """True in a cluster that has just got its members."""
 
-    async def decide(self, *, is_empty: bool) -> bool:
-        """Returns when it is known whether the cluster is new; a new one gets its members.
-
-        True where this is the last voter of a new cluster: all others wait for an election.
-        """
+    async def decide(self, *, is_empty: bool) -> None:
+        """Returns when it is known whether the cluster is new; a new one gets its members."""
         if MARKER in self._fs.listdir(self._directory):
             self._controller.is_returning = True
         while is_empty and not self._controller.is_returning:
@@ -68,11 +67,24 @@ class FirstStart:
                 self._controller.is_returning = True
             elif 2 * (len(answers) + 1) > len(self._voters):
                 self._controller.bootstrap(self._voters)
-                everybody = len(answers) + 1 == len(self._voters)
-                return everybody and all(one.may_vote for one in answers)
+                self._is_new = True
+                return
             else:
                 await asyncio.sleep(ASK_EVERY_S)
-        return False
+
+    async def elect(self) -> None:
+        """Begins the first election where this is the first voter, and nobody has before.
+
+        Not with a mere majority: whoever came later would find a cluster that has decided
+        something, and think that its own disk was lost.
+        """
+        is_first = self._controller.node_id == min(self._voters, default=-1)
+        while self._is_new and is_first and self._controller.leader_id < 0:
+            answers = await self._ask_all()
+            if sum(one.may_vote for one in answers) + 1 == len(self._voters):
+                self._controller.campaign()
+                return
+            await asyncio.sleep(ASK_EVERY_S)
 
     async def announce(self) -> None:
         """Tells the leader, whoever it is, that this node no longer has what it acknowledged."""

@@ -172,11 +172,11 @@ class Node:
         controller = self.broker.controller
         voters = tuple(sorted(peer[0] for peer in self.settings.peers))
         first = FirstStart(self._fs, self._data_dir.path, controller, self._peers, voters)
-        is_last = False
         if self.settings.peers and not self.settings.join:
-            is_last = await first.decide(is_empty=self._is_first_start)
-        self._controller_tasks = await controller.start(self._tasks, campaign=is_last)
-        self._controller_tasks.append(self._tasks.create_task(first.announce()))
+            await first.decide(is_empty=self._is_first_start)
+        self._controller_tasks = await controller.start(self._tasks)
+        for work in (first.announce(), first.elect()):
+            self._controller_tasks.append(self._tasks.create_task(work))
         controller.subscribe(self._joining.learn)
         self._joining.learn(EMPTY, controller.image)
         if self.settings.join:
