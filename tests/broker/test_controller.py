@@ -5,11 +5,12 @@ import random
 
 import pytest
 from tests.broker.kit import World, run
+from tests.broker.peers_kit import NoPeers
 
 from chronik.broker.controller import Controller, ControllerUnavailableError
 from chronik.broker.disk import Disk
 from chronik.broker.partition import OffsetError
-from chronik.broker.peering import Answered, Message, PeerUnavailableError
+from chronik.broker.peering import Message
 from chronik.cluster.commands import ControllerSettings, CreateCluster, DeleteTopics, TopicRef
 from chronik.model.errors import ErrorCode
 from chronik.raft.codec import decode_message, encode_message
@@ -18,7 +19,6 @@ from chronik.raft.core import RaftNode
 from chronik.raft.messages import ConfState
 from chronik.sim.disk import SimDisk
 from chronik.storage.raft_store import RaftStore
-from chronik.wire.records import Buffer
 
 VOTERS = (1, 2, 3)
 
@@ -30,37 +30,13 @@ def stored(node_id: int) -> tuple[RaftStore, RaftNode]:
     return store, RaftNode(config, store.load(), random.Random(node_id).randrange)
 
 
-class Others:
+class Others(NoPeers):
     """Nodes 2 and 3, which answer at once until they are cut off."""
 
     def __init__(self) -> None:
         self.cut = False
         self.controller: Controller | None = None
         self._nodes = {node_id: stored(node_id)[1] for node_id in VOTERS[1:]}
-
-    async def call(
-        self, node_id: int, api_key: int, version: int, body: list[Buffer], timeout_s: float
-    ) -> memoryview:
-        raise PeerUnavailableError("nobody decides there", sent=False)
-
-    def request(
-        self,
-        node_id: int,
-        api_key: int,
-        version: int,
-        body: list[Buffer],
-        timeout_s: float,
-        answered: Answered,
-    ) -> None:
-        answered(PeerUnavailableError("nobody decides there", sent=False))
-
-    def set_address(self, node_id: int, host: str, port: int) -> None:
-        """Addresses do not matter here."""
-
-    def heard_of(self, node_id: int) -> None: ...
-
-    def refuses(self, node_id: int) -> bool:
-        return False
 
     def post(self, message: Message) -> None:
         if self.cut:

@@ -4,12 +4,13 @@ import asyncio
 import random
 
 import pytest
+from tests.broker.peers_kit import NoPeers
 
 from chronik.broker import controller
 from chronik.broker.controller import Controller
 from chronik.broker.disk import Disk
 from chronik.broker.first_start import MARKER, FirstStart
-from chronik.broker.peering import Answered, Message, PeerUnavailableError
+from chronik.broker.peering import Message, PeerUnavailableError
 from chronik.cluster.commands import ControllerSettings
 from chronik.raft.codec import decode_message
 from chronik.raft.config import RaftConfig
@@ -25,7 +26,7 @@ PATIENCE_S = 0.2
 """For a voter that waits for one that never comes."""
 
 
-class Voter:
+class Voter(NoPeers):
     """One node, as far as a first start is concerned; it is its own links to the others."""
 
     def __init__(self, node_id: int, cluster: "dict[int, Voter]", disk: Disk) -> None:
@@ -62,23 +63,6 @@ class Voter:
 
     def post(self, message: Message) -> None:
         self.posted.append(message)
-
-    def request(
-        self,
-        node_id: int,
-        api_key: int,
-        version: int,
-        body: list[Buffer],
-        timeout_s: float,
-        answered: Answered,
-    ) -> None:
-        answered(PeerUnavailableError("nothing is asked here", sent=False))
-
-    def set_address(self, node_id: int, host: str, port: int) -> None:
-        """Addresses do not matter here."""
-
-    def refuses(self, node_id: int) -> bool:
-        return False
 
 
 class Ancestor(Voter):
@@ -134,6 +118,19 @@ def test_a_majority_is_enough_for_members_but_not_for_an_election_at_once() -> N
     came = asyncio.run(together(Voter, Voter))
     assert all(one.store.load().conf_state.voters == VOTERS for one in came)
     assert not any(one.posted for one in came)
+
+
+def test_a_voter_may_vote_once_it_knows_the_members() -> None:
+    async def scenario() -> None:
+        disk = Disk(asyncio.get_running_loop(), 1)
+        one, other = Voter(1, {}, disk), Voter(2, {}, disk)
+        hello = memoryview(other.controller.hello())
+        assert bytes(one.serve(hello)) == bytes([False, False])
+        one.controller.bootstrap(VOTERS)
+        assert bytes(one.serve(hello)) == bytes([False, True])
+        disk.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_voter_that_does_not_say_that_it_may_vote_is_not_relied_on() -> None:
