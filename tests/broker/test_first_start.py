@@ -148,7 +148,8 @@ def test_a_voter_with_an_empty_disk_in_an_old_cluster_does_not_begin() -> None:
         await wiped.decide()
         assert wiped.controller.is_returning
         assert MARKER in wiped.fs.listdir(DIRECTORY)
-        await wiped.first.elect()
+        async with asyncio.timeout(5):
+            await wiped.first.elect()
         assert not wiped.posted
         disk.close()
 
