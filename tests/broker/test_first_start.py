@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from tests.broker.peers_kit import NoPeers
@@ -12,10 +13,10 @@ from chronik.broker.disk import Disk
 from chronik.broker.first_start import MARKER, FirstStart
 from chronik.broker.peering import Message, PeerUnavailableError
 from chronik.cluster.commands import ControllerSettings
-from chronik.raft.codec import decode_message
+from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.config import RaftConfig
 from chronik.raft.core import RaftNode
-from chronik.raft.messages import RequestVote
+from chronik.raft.messages import Heartbeat, RequestVote
 from chronik.sim.disk import SimDisk
 from chronik.storage.raft_store import RaftStore
 from chronik.wire.records import Buffer
@@ -106,6 +107,23 @@ def test_the_first_voter_begins_when_all_are_there() -> None:
     came = asyncio.run(together(Voter, Voter, Voter))
     assert [asked_for_votes(one) for one in came] == [{2, 3}, set(), set()]
     assert all(one.store.load().conf_state.voters == VOTERS for one in came)
+
+
+def test_nobody_begins_where_a_leader_was_found_while_the_others_were_asked() -> None:
+    class Told(Voter):
+        """Hears of a leader from the one it asks."""
+
+        async def call(self, *asked: Any) -> memoryview:
+            answer = await super().call(*asked)
+            if self.store.load().conf_state.voters:  # it has decided, and would begin now
+                beat = Heartbeat(sender=2, to=1, term=2, commit=0)
+                self.controller.serve_message(memoryview(encode_message(beat)))
+            return answer
+
+    (first, *_) = asyncio.run(together(Told, Voter, Voter))
+    assert first.controller.leader_id == 2
+    messages = [decode_message(memoryview(message.data)) for message in first.posted]
+    assert not any(isinstance(message, RequestVote) for message in messages)
 
 
 def test_who_asks_is_heard_of_by_those_it_asks() -> None:

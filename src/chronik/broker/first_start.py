@@ -79,8 +79,10 @@ class FirstStart:
         something, and think that its own disk was lost.
         """
         is_first = self._controller.node_id == min(self._voters, default=-1)
-        while self._is_new and is_first and self._controller.leader_id < 0:
+        while self._is_new and is_first:
             answers = await self._ask_all()
+            if self._controller.leader_id >= 0:
+                return
             if sum(one.may_vote for one in answers) + 1 == len(self._voters):
                 self._controller.campaign()
                 return
