@@ -17,10 +17,11 @@ from chronik.wire.fetch_response import (
     EpochEnd,
     FetchResponse,
     FetchResult,
-    write_fetch_response,
+    plain_result,
+    write_any_answer,
 )
 from chronik.wire.replica_fetch import ReplicaFetch, ReplicaPartition, read_fetch_answer
-from chronik.wire.replica_serve import plain_result, read_follower_request, write_brief_answer
+from chronik.wire.replica_serve import read_follower_request, write_brief_answer
 
 RECORDS = st.lists(st.binary(max_size=90), max_size=3)
 PLAIN = st.tuples(INT32, CODES, INT64, INT64, INT64, RECORDS).map(lambda one: FetchResult(*one))
@@ -34,7 +35,7 @@ USUAL = st.builds(
 
 def general(topics: list[tuple[str | bytes, list[FetchResult]]], session_id: int = 0) -> bytes:
     response = FetchResponse(topics, session_id=session_id)
-    return b"".join(write_fetch_response(17, response))
+    return b"".join(write_any_answer(17, response))
 
 
 @settings(max_examples=100)

@@ -24,6 +24,7 @@ from chronik.wire.fetch import FetchPartition, FetchRequest, parse_fetch
 from chronik.wire.fetch_response import (
     FetchResponse,
     FetchResult,
+    plain_result,
     write_fetch_response,
 )
 
@@ -46,18 +47,14 @@ def answer(broker: Broker, call: Call, request: FetchRequest) -> None:
 
 def _elsewhere(wanted: FetchPartition, partition: Partition, node_id: int) -> FetchResult:
     state = partition.state
-    watermark = state.high_watermark
-    found = FetchResult(wanted.index, 0, watermark, watermark, state.log_start)
+    found = plain_result(wanted.index, state.high_watermark, state.log_start)
     return found._replace(preferred_read_replica=node_id)
 
 
-def _has_all(wanted: FetchPartition, state: ReplicaState) -> bool:
-    """True where a client that asks the leader it knows of has all that is committed."""
-    return (
-        wanted.fetch_offset == state.high_watermark
-        and state.is_leader
-        and (wanted.current_leader_epoch == state.leader_epoch or wanted.current_leader_epoch < 0)
-    )
+def _knows_leader(wanted: FetchPartition, state: ReplicaState) -> bool:
+    """True where a client asks the leader and is not fenced."""
+    epoch = wanted.current_leader_epoch
+    return state.is_leader and (epoch == state.leader_epoch or epoch < 0)
 
 
 class _Fetch:
@@ -74,6 +71,7 @@ class _Fetch:
         "_rack",
         "_request",
         "_results",
+        "_served",
         "_timer",
         "_waiting_on",
     )
@@ -87,6 +85,8 @@ class _Fetch:
         self._context = context
         self._results: list[tuple[FetchPartition, FetchResult]] = []
         self._found: list[Partition] = []
+        self._served: list[tuple[Partition, int]] = []
+        """Those that something was read of, and how many bytes."""
         self._waiting_on: list[Partition] = []
         self._rack = request.rack_id if request.rack_id and broker.selects_by_rack else ""
         self._timer: TimerHandle | None = None
@@ -122,7 +122,10 @@ class _Fetch:
         find, found = self._broker.partitions.find, []
         for wanted in partitions:
             partition, _ = find(wanted.topic, wanted.topic_id, wanted.index)
-            if partition is None or not _has_all(wanted, partition.state):
+            if partition is None:
+                return False
+            state = partition.state
+            if wanted.fetch_offset != state.high_watermark or not _knows_leader(wanted, state):
                 return False
             found.append(partition)
         self._found = found
@@ -176,7 +179,7 @@ class _Fetch:
     def _read_all(self) -> tuple[int, bool]:
         """Bytes found, and whether to wait for more is of no use: a partition failed, or has more
         than the answer may hold. `_results` holds one result each."""
-        self._results, self._found, self._looked_at = [], [], []
+        self._results, self._found, self._looked_at, self._served = [], [], [], []
         if self._timer is not None and self._evidence is not None:
             self._evidence.look()  # the first time is that of its start
         request = self._request
@@ -193,16 +196,19 @@ class _Fetch:
                 settled = True
                 continue
             self._found.append(partition)
-            state = partition.state
-            if is_plain and _has_all(wanted, state):
-                end = state.high_watermark
-                result = FetchResult(wanted.index, 0, end, end, state.log_start)
-                self._results.append((wanted, result))
-                continue
+            if is_plain and _knows_leader(wanted, partition.state):
+                state, offset = partition.state, wanted.fetch_offset
+                end, start = state.high_watermark, state.log_start
+                if offset == end or (total and not left and start <= offset < end):
+                    # It has all, or the answer is full: nothing need be read to say so.
+                    self._results.append((wanted, plain_result(wanted.index, end, start)))
+                    settled |= offset < end
+                    continue
             result, size, settles = self._read(wanted, partition, left, first=total == 0)
             self._results.append((wanted, result))
             settled |= settles
             if size:
+                self._served.append((partition, size))
                 total += size
                 left = max(0, left - size) if total < enough else 0
         return total, settled
@@ -241,9 +247,7 @@ class _Fetch:
             slices, size, is_all = read.slices, read.size, read.is_all
         if size and self._evidence is not None:
             self._trace(fetch_rows.DATA, wanted, partition, size)
-        result = FetchResult(
-            wanted.index, 0, watermark, watermark, partition.state.log_start, slices
-        )
+        result = plain_result(wanted.index, watermark, partition.state.log_start, slices)
         return result, size, not is_all
 
     def _nearer(self, partition: Partition, offset: int) -> int:
@@ -267,6 +271,8 @@ class _Fetch:
         self._stop_waiting()
         if self._evidence is not None:
             self._trace_answer(self._evidence)
+        for partition, served in self._served:
+            partition.counters.fetched(served)
         response = FetchResponse(self._told(), session_id=self._context.session_id)
         self._call.reply(write_fetch_response(self._call.api_version, response))
         self._broker.count(self._call, ErrorCode.NONE)
@@ -276,8 +282,6 @@ class _Fetch:
         session = self._context.session
         told: dict[str | bytes, list[FetchResult]] = {}
         for wanted, result in self._results if session is None else self._news(session):
-            if result.records:
-                self._count_served(wanted, sum(map(len, result.records)))
             topic = wanted.topic_id if wanted.topic_id is not None else wanted.topic or ""
             if topic in told:
                 told[topic].append(result)
@@ -305,11 +309,6 @@ class _Fetch:
         if served:
             session.served(served)
         return news
-
-    def _count_served(self, wanted: FetchPartition, size: int) -> None:
-        partition, _ = self._broker.partitions.find(wanted.topic, wanted.topic_id, wanted.index)
-        if partition is not None:
-            partition.counters.fetched(size)
 
     # -- evidence
 

@@ -23,9 +23,10 @@ from chronik.wire.fetch_response import (
     EpochEnd,
     FetchResponse,
     FetchResult,
+    plain_result,
     write_fetch_response,
 )
-from chronik.wire.replica_serve import plain_result, write_brief_answer
+from chronik.wire.replica_serve import write_brief_answer
 
 _NONE = ErrorCode.NONE
 Found = list[tuple[Followed, FetchResult]]

@@ -247,10 +247,12 @@ class Segment:
         """
         end = self.size if end_offset is None else self.position_at(end_offset)
         index = self.loaded_index()
-        tail = index.tail_position(offset)
-        newest = self._read_tail(offset, tail, max_bytes, end) if tail is not None else None
-        if newest is not None and (not whole or newest.position + newest.size == end):
-            return newest
+        start = index.position_of(offset)
+        stop = min(start + max_bytes, end)
+        if whole and stop < end:
+            stop = index.batch_start(stop)
+        if stop - start >= HEADER_SIZE and (read := self._read_at(start, stop, end, offset)):
+            return read
         found = self.locate(offset)
         if found is None:
             return None
@@ -274,14 +276,11 @@ class Segment:
         start = index.batch_start(stop)
         return start if start > position else stop
 
-    def _read_tail(self, offset: int, position: int, max_bytes: int, end: int) -> Read | None:
-        """One of the newest batches and what follows, with one look at the file.
+    def _read_at(self, position: int, stop: int, end: int, offset: int) -> Read | None:
+        """The batch that begins there and what follows, with one look at the file.
 
-        None where that is not enough: the first batch is cut, or there is a gap.
+        None where that is not it: the offset is in a later batch, or the first one is cut.
         """
-        stop = min(position + max_bytes, end)
-        if stop - position < HEADER_SIZE:
-            return None
         slices = self.storage.files.view(self.path, position, stop, self.size, sealed=self.sealed)
         if len(slices[0]) < HEADER_SIZE:
             return None

@@ -7,6 +7,13 @@ v12+ are flexible, v13+ name topics by id (KIP-516), v15+ put the follower's id 
 import struct
 from typing import Final, NamedTuple
 
+from chronik.wire.fetch_layouts import (
+    CONSUMER_END,
+    HEAD_AND_TOPIC,
+    LENGTH_MAX,
+    ONE,
+    PARTITION,
+)
 from chronik.wire.primitives import (
     ZERO_UUID,
     Buffer,
@@ -32,7 +39,7 @@ _INT64: Final = struct.Struct(">q")
 _PARTITION_V4: Final = struct.Struct(">iqi")
 _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
-_PARTITION_V12: Final = struct.Struct(">iiqiqiB")
+_TOPIC_BYTES: Final = HEAD_AND_TOPIC.size
 
 
 class FetchPartition(NamedTuple):
@@ -84,9 +91,39 @@ def parse_fetch(version: int, frame: Buffer, position: int) -> FetchRequest:
     """The request whose body starts at `position`."""
     assert FIRST_VERSION <= version <= LAST_VERSION, version
     try:
-        return _parse(version, frame, position)
+        one = _parse_one(frame, position) if version >= 15 else None
+        return one or _parse(version, frame, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise WireError(f"Fetch v{version}: {error} in {len(frame)} bytes") from error
+
+
+def _parse_one(frame: Buffer, position: int) -> FetchRequest | None:
+    """What consumers send most, partitions of one topic, in one go; None: `_parse` reads it."""
+    start = position + _TOPIC_BYTES
+    if len(frame) < start:
+        return None
+    wait_ms, least, most, isolation, session, epoch, topics, topic_id, length = (
+        HEAD_AND_TOPIC.unpack_from(frame, position)
+    )
+    stop = start + (length - 1) * PARTITION.size
+    if topics != ONE or not 0 < length <= LENGTH_MAX or bytes(frame[stop:]) != CONSUMER_END:
+        return None
+    partitions = read_partitions(frame[start:stop], topic_id)
+    if partitions is None:
+        return None
+    head = (-1, -1, wait_ms, least, most, isolation, session, epoch)
+    return tuple.__new__(FetchRequest, (*head, partitions, [], "", None))
+
+
+def read_partitions(rows: Buffer, topic_id: bytes) -> list[FetchPartition] | None:
+    """The partitions of a topic, without their number; None where one of them has tags."""
+    partitions, unknown = [], NO_HIGH_WATERMARK
+    for index, epoch, offset, last, start, most, tags in PARTITION.iter_unpack(rows):
+        if tags:
+            return None
+        where = (None, topic_id, index, epoch, offset, last, start, most, ZERO_UUID, unknown)
+        partitions.append(tuple.__new__(FetchPartition, where))
+    return partitions
 
 
 def _parse(version: int, frame: Buffer, position: int) -> FetchRequest:
@@ -160,11 +197,11 @@ def _read_partitions(
     topic: tuple[str | None, bytes | None],
     partitions: list[FetchPartition],
 ) -> int:
-    count, position = read_length(frame, position, True, _PARTITION_V12.size)
+    count, position = read_length(frame, position, True, PARTITION.size)
     for _ in range(count):
-        *values, tags = _PARTITION_V12.unpack_from(frame, position)
-        position += _PARTITION_V12.size
-        partition = tuple.__new__(FetchPartition, (*topic, *values, ZERO_UUID, NO_HIGH_WATERMARK))
+        *values, tags = PARTITION.unpack_from(frame, position)
+        position += PARTITION.size
+        partition = FetchPartition(*topic, *values)
         if tags:
             partition, position = _read_partition_tags(version, frame, position - 1, partition)
         partitions.append(partition)

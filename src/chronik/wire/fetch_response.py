@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from chronik.wire.endpoints import NO_LEADER, Leader, NodeEndpoint, endpoints_body, leader_body
-from chronik.wire.fetch import FIRST_VERSION, FLEXIBLE, LAST_VERSION
+from chronik.wire.fetch import FIRST_VERSION, FLEXIBLE, LAST_VERSION, TOPIC_ID
+from chronik.wire.fetch_layouts import ANSWER_AND_TOPIC, LENGTH_MAX, NO_RECORDS, ONE, RESULT
 from chronik.wire.primitives import Buffer, array_length, string, tagged, uvarint
 
 _INT32: Final = struct.Struct(">i")
@@ -17,8 +18,6 @@ _SESSION: Final = struct.Struct(">ihi")
 _RESULT_V4: Final = struct.Struct(">ihqq")
 _RESULT_V5: Final = struct.Struct(">ihqqq")
 _COMMON_V11: Final = struct.Struct(">ihqqqiii")
-_COMMON_V12: Final = struct.Struct(">ihqqqBi")
-_EMPTY_V12: Final = struct.Struct(">ihqqqBiBB")
 _ABORTED: Final = struct.Struct(">qq")
 _EPOCH_END: Final = struct.Struct(">iqB")
 _SNAPSHOT: Final = struct.Struct(">qiB")
@@ -61,8 +60,16 @@ class FetchResult(NamedTuple):
 
 
 NO_TAGS: Final = (NO_EPOCH_END, NO_LEADER, NO_SNAPSHOT)
-_NOTHING: Final = ((), None, -1, *NO_TAGS)
-"""The end of a result without records, as of most partitions of a consumer that has all."""
+PLAIN: Final = (None, -1, *NO_TAGS)
+"""What comes after the records of nearly every result."""
+
+
+def plain_result(
+    index: int, high_watermark: int, log_start: int, records: Sequence[Buffer] = ()
+) -> FetchResult:
+    """The usual one: all went well, all that is committed is stable, nothing else is told."""
+    fields = (index, 0, high_watermark, high_watermark, log_start, records, *PLAIN)
+    return tuple.__new__(FetchResult, fields)
 
 
 class FetchResponse(NamedTuple):
@@ -78,6 +85,43 @@ class FetchResponse(NamedTuple):
 def write_fetch_response(version: int, response: FetchResponse) -> list[Buffer]:
     """The body of the answer; its size is the sum of the buffers' lengths."""
     assert FIRST_VERSION <= version <= LAST_VERSION, version
+    topics, error_code, session_id, throttle_time_ms, endpoints = response
+    if version >= TOPIC_ID and len(topics) == 1 and not (error_code or throttle_time_ms):
+        ((topic_id, results),) = topics
+        assert isinstance(topic_id, bytes)
+        plain = write_plain_answer(session_id, topic_id, results) if not endpoints else None
+        if plain is not None:
+            return plain
+    return write_any_answer(version, response)
+
+
+def write_plain_answer(
+    session_id: int, topic_id: bytes, results: Sequence[FetchResult]
+) -> list[Buffer] | None:
+    """What is answered most, v13-18, of one topic; None: `write_any_answer` writes it."""
+    length = len(results) + 1
+    if length > LENGTH_MAX:
+        return None
+    buffers: list[Buffer] = []
+    head = ANSWER_AND_TOPIC.pack(0, 0, session_id, ONE, topic_id, length)
+    for result in results:
+        index, code, watermark, stable, log_start, records = result[:6]
+        if records is None or result[6:] != PLAIN:
+            return None
+        if records:
+            size = uvarint(sum(map(len, records)) + 1)
+            head += RESULT.pack(index, code, watermark, stable, log_start, 0, -1) + size
+            buffers.append(head)
+            buffers += records
+            head = b"\0"
+        else:
+            head += NO_RECORDS.pack(index, code, watermark, stable, log_start, 0, -1, 1, 0)
+    buffers.append(head + b"\0\0")
+    return buffers
+
+
+def write_any_answer(version: int, response: FetchResponse) -> list[Buffer]:
+    """As `write_fetch_response`, whatever is to be told."""
     flexible = version >= FLEXIBLE
     buffers: list[Buffer] = []
     head = _head(version, response) + array_length(len(response.topics), flexible)
@@ -85,9 +129,6 @@ def write_fetch_response(version: int, response: FetchResponse) -> list[Buffer]:
         head += string(topic, flexible) if isinstance(topic, str) else topic
         head += array_length(len(results), flexible)
         for result in results:
-            if flexible and result[5:] == _NOTHING:
-                head += _EMPTY_V12.pack(*result[:5], 0, -1, 1, 0)
-                continue
             head += _result(version, result)
             if result.records:
                 buffers.append(head)
@@ -128,7 +169,7 @@ def _result(version: int, result: FetchResult) -> bytes:
 def _common_result(flexible: bool, result: FetchResult, size: int) -> bytes:
     replica = result.preferred_read_replica
     if flexible:
-        return _COMMON_V12.pack(*result[:5], 0, replica) + uvarint(size + 1)
+        return RESULT.pack(*result[:5], 0, replica) + uvarint(size + 1)
     return _COMMON_V11.pack(*result[:5], -1, replica, size)
 
 

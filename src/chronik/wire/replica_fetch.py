@@ -13,6 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from chronik.wire.fetch import tag_positions
+from chronik.wire.fetch_layouts import (
+    ANSWER_AND_TOPIC,
+    END,
+    HEAD_AND_TOPIC,
+    LENGTH_MAX,
+    NO_TOPIC_THEN,
+    ONE,
+    PARTITION,
+    TOPIC_THEN,
+)
 from chronik.wire.fetch_response import NO_EPOCH_END, EpochEnd
 from chronik.wire.primitives import (
     WireError,
@@ -22,16 +32,6 @@ from chronik.wire.primitives import (
     short,
     skip_tags,
     uvarint,
-)
-from chronik.wire.replica_layouts import (
-    ANSWER_AND_TOPIC,
-    END,
-    HEAD_AND_TOPIC,
-    LENGTH_MAX,
-    NO_TOPIC_THEN,
-    ONE,
-    PARTITION,
-    TOPIC_THEN,
 )
 
 FIRST_VERSION: Final = 15

@@ -10,11 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from chronik.model.limits import BRIEF_ANSWER_BYTES_MAX
-from chronik.wire.fetch import NO_HIGH_WATERMARK, FetchPartition, FetchRequest
-from chronik.wire.fetch_response import NO_TAGS, FetchResult
-from chronik.wire.primitives import ZERO_UUID, Buffer, uvarint
-from chronik.wire.replica_layouts import (
-    ANSWER_AND_TOPIC,
+from chronik.wire.fetch import FetchRequest, read_partitions
+from chronik.wire.fetch_layouts import (
     END,
     HEAD_AND_TOPIC,
     LENGTH_MAX,
@@ -23,17 +20,13 @@ from chronik.wire.replica_layouts import (
     PARTITION,
     TOPIC_THEN,
 )
+from chronik.wire.fetch_response import FetchResult, write_plain_answer
 
 _NO_TOPIC: Final = struct.Struct(">iiibii6siqB")
 _NO_TOPIC_BYTES: Final = _NO_TOPIC.size
 _TOPIC_BYTES: Final = HEAD_AND_TOPIC.size
 _PARTITION_BYTES: Final = PARTITION.size
 _TOPIC_END_BYTES: Final = END.size
-_NO_MORE: Final = (ZERO_UUID, NO_HIGH_WATERMARK)
-"""What no follower says of a partition: its directory, and the watermark that it knows."""
-_RESULT: Final = struct.Struct(">ihqqqBi")
-_PLAIN: Final = (None, -1, *NO_TAGS)
-"""What comes after the records of a result that tells neither a divergence nor another leader."""
 
 
 def read_follower_request(frame: bytearray, position: int) -> FetchRequest | None:
@@ -65,55 +58,20 @@ def _read_topic(frame: bytearray, position: int) -> FetchRequest | None:
     then, replica, replica_epoch, tags = END.unpack_from(frame, stop)
     if then != TOPIC_THEN or tags:
         return None
-    partitions = []
-    for index, leader_epoch, offset, last_epoch, log_start, size, tags in PARTITION.iter_unpack(
-        frame[start:stop]
-    ):
-        if tags:
-            return None
-        wanted = (
-            None,
-            topic_id,
-            index,
-            leader_epoch,
-            offset,
-            last_epoch,
-            log_start,
-            size,
-            *_NO_MORE,
-        )
-        partitions.append(tuple.__new__(FetchPartition, wanted))
+    partitions = read_partitions(frame[start:stop], topic_id)
+    if partitions is None:
+        return None
     head = (replica, replica_epoch, wait_ms, least, most, isolation, session, epoch)
     return tuple.__new__(FetchRequest, (*head, partitions, [], "", None))
-
-
-def plain_result(
-    index: int, watermark: int, log_start: int, records: Sequence[Buffer] = ()
-) -> FetchResult:
-    """What there is to say of a partition where nothing is wrong."""
-    return tuple.__new__(FetchResult, (index, 0, watermark, watermark, log_start, records, *_PLAIN))
 
 
 def write_brief_answer(
     session_id: int, topic_id: bytes, results: Sequence[FetchResult]
 ) -> bytes | None:
     """An answer in one piece, if it is short: to copy it costs less than to send several."""
-    length = len(results) + 1
-    if length > LENGTH_MAX:
-        return None
-    out = ANSWER_AND_TOPIC.pack(0, 0, session_id, ONE, topic_id, length)
     left = BRIEF_ANSWER_BYTES_MAX
     for result in results:
-        records = result[5]
-        if records is None or result[6:] != _PLAIN:
-            return None
-        if not records:
-            out += _RESULT.pack(*result[:5], 0, -1) + b"\1\0"
-            continue
-        size = sum(map(len, records))
-        left -= size
-        if left < 0:
-            return None
-        head = _RESULT.pack(*result[:5], 0, -1) + uvarint(size + 1)
-        out = b"".join((out, head, *records, b"\0"))
-    return out + b"\0\0"
+        if result.records:
+            left -= sum(map(len, result.records))
+    plain = write_plain_answer(session_id, topic_id, results) if left >= 0 else None
+    return b"".join(plain) if plain is not None else None
