@@ -69,8 +69,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--reports",
         choices=("errors", "all"),
-        default="errors",
-        help="delivery reports a producer asks for: all make its own thread the limit",
+        default="all",
+        help="delivery reports a producer asks for; with all of them its own thread is the limit",
     )
     parser.add_argument("--warm-up", action="store_true", help="an unmeasured run first")
     parser.add_argument("--touch", action="store_true", help="touch memory before each case")

@@ -61,13 +61,13 @@ class Chronik(Contestant):
         self.durability = durability
         self.options = options
         self.nodes = nodes
+        self.program = [sys.executable, "-m", "chronik"]
 
     @contextlib.contextmanager
     def started(self, directory: Path) -> Iterator[tuple[str, list[int]]]:
         port = free_ports(self.nodes)
         where = ["--port", str(port), "--data", str(directory / "data"), "--nodes", str(self.nodes)]
-        command = [sys.executable, "-m", "chronik", "up", "--durability", self.durability, *where]
-        command += self.options
+        command = [*self.program, "up", "--durability", self.durability, *where, *self.options]
         with (directory / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=BENCH.parent)
         try:
