@@ -159,6 +159,18 @@ class SegmentIndex:
         entry = bisect_right(self.tail_offsets, offset - self.base_offset) - 1
         return self.tail_positions[entry] if entry >= 0 else None
 
+    def start_of(self, offset: int) -> int | None:
+        """Where the batch that holds `offset` begins, if that is known: it is one of the newest, or
+        begins with that offset and has an entry. So do those of who reads batch after batch."""
+        tail = self.tail_position(offset)
+        if tail is not None:
+            return tail
+        relative = offset - self.base_offset
+        entry = bisect_left(self.offsets, relative)
+        if entry < len(self.offsets) and self.offsets[entry] == relative:
+            return self.positions[entry]
+        return None if relative else 0
+
     def batches_since(self, offset: int) -> int | None:
         """How many batches begin at or beyond `offset`, if all of them are among the newest."""
         if offset >= self.next_offset:

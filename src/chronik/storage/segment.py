@@ -247,12 +247,12 @@ class Segment:
         """
         end = self.size if end_offset is None else self.position_at(end_offset)
         index = self.loaded_index()
-        start = index.position_of(offset)
-        stop = min(start + max_bytes, end)
-        if whole and stop < end:
-            stop = index.batch_start(stop)
-        if stop - start >= HEADER_SIZE and (read := self._read_at(start, stop, end, offset)):
-            return read
+        if (start := index.start_of(offset)) is not None:
+            stop = min(start + max_bytes, end)
+            if whole and stop < end:
+                stop = index.batch_start(stop)
+            if stop - start >= HEADER_SIZE and (read := self._read_at(start, stop, end, offset)):
+                return read
         found = self.locate(offset)
         if found is None:
             return None
