@@ -1,10 +1,12 @@
 """A Fetch answer that has enough leaves the other partitions to the next one (ADR 15)."""
 
 import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 from tests.clients.asking import NONE, append, fetch_fields, leader_epoch, partitions_of
 from tests.clients.batches import Batch, headers
 from tests.clients.wire import Connection
@@ -142,7 +144,32 @@ def test_every_partition_has_its_turn_though_all_have_more(
     assert reader.got == {number: b"".join(batches) for number, batches in made.items()}
 
 
+def test_a_full_answer_tells_what_is_wrong_with_the_others(near: Connection) -> None:
+    fields = fetch_fields(TOPIC, {0: 0, 1: BATCHES + 1, 2: BATCHES}, **NO_SESSION)
+    found = partitions_of(near.ask("fetch", VERSION, **fields))
+    codes = {number: one.error_code for number, one in found.items()}
+    assert codes == {0: NONE, 1: ErrorCode.offset_out_of_range, 2: NONE}
+    assert len(headers(found[0].records)) == AT_ONCE
+
+
+def test_no_room_at_all_is_room_for_one_batch(near: Connection) -> None:
+    assert counts(near, max_bytes=0) == [1, 0, 0, 0]
+
+
 # ---- min_bytes
+
+
+def test_nobody_waits_for_what_the_answer_has_no_room_for(near: Connection) -> None:
+    create(near, "few", 2)
+    batch = Batch(values=[b"v"])
+    for number in (0, 1):
+        append(near, "few", batch, number)
+    more = {"max_wait": 30_000, "min_bytes": 1 << 20, "max_bytes": len(batch.encode())}
+    fields = fetch_fields("few", {0: 0, 1: 0}, **more, **NO_SESSION)
+    began = time.monotonic()
+    found = partitions_of(near.ask("fetch", VERSION, **fields))
+    assert [len(headers(found[number].records)) for number in (0, 1)] == [1, 0]
+    assert time.monotonic() - began < 15, "it was answered at once"
 
 
 def test_it_is_filled_up_to_what_the_client_wants_at_least(near: Connection) -> None:
