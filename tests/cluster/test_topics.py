@@ -75,11 +75,6 @@ REFUSED = [
     (new("p", retention_ms=None), E.INVALID_CONFIG, "Null value not supported for : retention.ms"),
     (new("p", nosuch="1"), E.INVALID_CONFIG, "Unknown topic config name: nosuch"),
     (new("p", preallocate="true"), E.INVALID_CONFIG, "only 'false' is supported"),
-    (
-        NewTopic("p", topic_id("p"), configs=(("retention.ms", "1"), ("retention.ms", "2"))),
-        E.INVALID_CONFIG,
-        "Duplicate config keys: retention.ms",
-    ),
     (NewTopic("p", bytes(16)), E.UNKNOWN_SERVER_ERROR, "is not a new one; try again."),
     (NewTopic("p", topic_id("old")), E.UNKNOWN_SERVER_ERROR, "is not a new one; try again."),
 ]

@@ -105,6 +105,8 @@ def _newly_allowed(
 
 def _resource(image: ClusterImage, type_: int, name: str) -> Resource:
     if type_ == ResourceType.TOPIC:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         wrong = topic_name_error(name)
         if wrong is not None:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)

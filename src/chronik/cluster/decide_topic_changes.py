@@ -22,13 +22,15 @@ from chronik.model.errors import ErrorCode
 def delete_topics(
     image: ClusterImage, command: DeleteTopics, settings: ControllerSettings
 ) -> Decision[tuple[DeletedTopic, ...]]:
-    """Each topic is deleted or refused by itself; one named twice is refused both times."""
-    found = [_find(image, ref) for ref in command.topics]
-    counts = Counter(topic.id for topic in found if topic is not None)
+    """Each topic is deleted or refused by itself; one named twice is refused, in one answer."""
+    repeated = {ref for ref, count in Counter(command.topics).items() if count > 1}
+    found = {ref: _find(image, ref) for ref in command.topics}
+    counts = Counter(topic.id for topic in found.values() if topic is not None)
     records: list[Record] = []
     results = []
-    for ref, topic in zip(command.topics, found, strict=True):
+    for ref, topic in found.items():
         try:
+            refuse_repeated(ref in repeated, "The topic appears more than once.")
             doomed = _checked(ref, topic, counts, settings)
             records.append(TopicDeleted(doomed.id))
             results.append(DeletedTopic(doomed.name, doomed.id))
@@ -72,11 +74,11 @@ def _checked(
 def create_partitions(
     image: ClusterImage, command: CreatePartitions, settings: ControllerSettings
 ) -> Decision[tuple[NamedError, ...]]:
-    """Each topic grows or is refused by itself."""
+    """Each topic grows or is refused by itself; one named twice is refused, in one answer."""
     counts = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     results = []
-    for new in command.topics:
+    for new in {topic.name: topic for topic in command.topics}.values():
         try:
             refuse_repeated(counts[new.name] > 1, "Duplicate topic name.")
             topic = _existing(image, new)

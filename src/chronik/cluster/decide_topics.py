@@ -116,15 +116,12 @@ def _check_id(image: ClusterImage, topic: NewTopic, plan: _Plan) -> None:
 
 
 def _check_configs(topic: NewTopic, base: TopicConfig) -> dict[str, str]:
-    names = Counter(key for key, _ in topic.configs)
-    twice = [key for key, count in names.items() if count > 1]
-    if twice:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Duplicate config keys: {', '.join(twice)}")
+    configs = dict(topic.configs)  # as in Kafka, the last value of a key counts
     try:
-        validate_topic(dict(topic.configs), base)
+        validate_topic(configs, base)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-    return {key: value for key, value in topic.configs if value is not None}
+    return {key: value for key, value in configs.items() if value is not None}
 
 
 def _partitions(

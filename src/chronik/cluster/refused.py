@@ -13,7 +13,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a fault
 
 
 def refuse_repeated(repeated: bool, message: str) -> None:
-    """An item that a request names twice is refused each time: which one counts is not clear."""
+    """An item that a request names twice is refused: which one counts is not clear."""
     if repeated:
         raise Refused(ErrorCode.INVALID_REQUEST, message)
 

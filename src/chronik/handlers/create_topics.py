@@ -45,11 +45,11 @@ def _result(broker: Broker, result: CreatedTopic) -> CreatableTopicResult:
             error_message=result.error.message,
             num_partitions=-1,
             replication_factor=-1,
-            configs=None,
         )
     return CreatableTopicResult(
         name=result.name,
         topic_id=result.topic_id,
+        error_message=None,
         num_partitions=result.partitions,
         replication_factor=result.replication_factor,
         configs=[

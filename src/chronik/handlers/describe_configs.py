@@ -39,9 +39,10 @@ def _result(
 
 def _entries(
     broker: Broker, resource: DescribeConfigsResource
-) -> tuple[list[ConfigEntry], ErrorCode, str | None]:
+) -> tuple[list[ConfigEntry], ErrorCode, str]:
     image, name = broker.controller.image, resource.resource_name
-    keys = resource.configuration_keys
+    # As in Kafka: no keys named are all keys, one named twice is described once.
+    keys = dict.fromkeys(resource.configuration_keys or ()) or None
     if resource.resource_type == ResourceType.TOPIC:
         problem = topic_name_error(name)
         if problem is not None:
@@ -49,13 +50,13 @@ def _entries(
         if name not in image.topics:
             return [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
         layers = broker.layers()
-        return describe_topic(image.topic_overrides(name), layers, keys), ErrorCode.NONE, None
+        return describe_topic(image.topic_overrides(name), layers, keys), ErrorCode.NONE, ""
     if resource.resource_type == ResourceType.BROKER:
         if name == "":
             default = image.config(ResourceType.BROKER, "")
-            return describe_cluster_default(default, keys), ErrorCode.NONE, None
+            return describe_cluster_default(default, keys), ErrorCode.NONE, ""
         if name == str(broker.node_id):
-            return describe_broker(broker.layers(), keys), ErrorCode.NONE, None
+            return describe_broker(broker.layers(), keys), ErrorCode.NONE, ""
         return [], ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}, not {name!r}"
     return [], ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no configs"
 

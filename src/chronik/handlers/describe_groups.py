@@ -1,7 +1,7 @@
 """DescribeGroups (15), versions 0-6: groups with their members and what these were assigned.
 
-KIP-345 (instance ids, v4), KIP-1043 (an unknown group is an error with a message, v6; before, it is
-Dead). Not done: authorized operations (there are no ACLs).
+KIP-430 (what the client may do, v3: all, there are no ACLs), KIP-345 (instance ids, v4), KIP-1043
+(an unknown group is an error with a message, v6; before, it is Dead).
 """
 
 from chronik.broker.broker import Broker
@@ -9,6 +9,7 @@ from chronik.broker.coordinators import CoordinatorError
 from chronik.groups import commands, responses
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
+from chronik.model.operations import NOT_ASKED, ON_GROUP
 from chronik.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -16,23 +17,29 @@ from chronik.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 
+_FIRST_VERSION_WITH_UNKNOWN_GROUPS = 6
+
 
 async def handle(
-    broker: Broker, _call: Call, request: DescribeGroupsRequest
+    broker: Broker, call: Call, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """One answer per group."""
     return DescribeGroupsResponse(
-        groups=[await _describe(broker, group_id) for group_id in request.groups]
+        groups=[await _describe(broker, call, request, group_id) for group_id in request.groups]
     )
 
 
-async def _describe(broker: Broker, group_id: str) -> DescribedGroup:
+async def _describe(
+    broker: Broker, call: Call, request: DescribeGroupsRequest, group_id: str
+) -> DescribedGroup:
     try:
         answer = await broker.coordinators.submit(group_id, commands.DescribeGroup(group_id))
     except CoordinatorError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     assert isinstance(answer, responses.DescribeGroupResponse)
     unknown = answer.error is ErrorCode.GROUP_ID_NOT_FOUND
+    failed = unknown and call.api_version >= _FIRST_VERSION_WITH_UNKNOWN_GROUPS
+    tell = request.include_authorized_operations and not failed
     return DescribedGroup(
         error_code=answer.error,
         error_message=f"Group {group_id} not found." if unknown else None,
@@ -41,6 +48,7 @@ async def _describe(broker: Broker, group_id: str) -> DescribedGroup:
         protocol_type=answer.protocol_type,
         protocol_data=answer.protocol_name,
         members=[_member(one) for one in answer.members],
+        authorized_operations=ON_GROUP if tell else NOT_ASKED,
     )
 
 

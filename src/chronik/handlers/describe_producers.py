@@ -3,6 +3,7 @@
 from chronik.broker.broker import Broker
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
+from chronik.model.names import topic_name_error
 from chronik.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -34,11 +35,11 @@ def handle(
 def _answer(broker: Broker, topic: str, index: int) -> PartitionResponse:
     partition = broker.partitions.by_name(topic, index)
     if partition is None:
-        return PartitionResponse(
-            partition_index=index,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message=f"this node has no partition {index} of topic {topic!r}",
-        )
+        problem = topic_name_error(topic)
+        if problem is not None:
+            return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        message = f"this node has no partition {index} of topic {topic!r}"
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     return PartitionResponse(
         partition_index=index,
         active_producers=[
@@ -53,3 +54,7 @@ def _answer(broker: Broker, topic: str, index: int) -> PartitionResponse:
             for entry in partition.state.producers
         ],
     )
+
+
+def _refused(index: int, code: ErrorCode, message: str) -> PartitionResponse:
+    return PartitionResponse(partition_index=index, error_code=code, error_message=message)

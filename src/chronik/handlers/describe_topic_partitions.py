@@ -6,6 +6,7 @@ from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
 from chronik.model.limits import PARTITIONS_PER_ANSWER_MAX
 from chronik.model.names import is_internal, topic_name_error
+from chronik.model.operations import ON_TOPIC
 from chronik.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -50,7 +51,12 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=ON_TOPIC,
+    )
 
 
 def _topic(image: ClusterImage, topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
@@ -59,6 +65,7 @@ def _topic(image: ClusterImage, topic: Topic, page: range) -> DescribeTopicParti
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=[_partition(image, index, topic.partitions[index]) for index in page],
+        topic_authorized_operations=ON_TOPIC,
     )
 
 

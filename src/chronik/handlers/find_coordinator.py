@@ -23,7 +23,8 @@ async def handle(
 ) -> FindCoordinatorResponse:
     """One answer per key."""
     if request.key_type == GROUP:
-        found = [await _group(broker, key) for key in request.coordinator_keys]
+        message = _found(call.api_version)
+        found = [await _group(broker, key, message) for key in request.coordinator_keys]
     elif request.key_type == TRANSACTION:
         code = _no_transactions(call.api_version)
         found = [_nowhere(key, code, NO_TRANSACTIONS) for key in request.coordinator_keys]
@@ -35,17 +36,22 @@ async def handle(
     return FindCoordinatorResponse(coordinators=found)
 
 
-async def _group(broker: Broker, group_id: str) -> Coordinator:
+async def _group(broker: Broker, group_id: str, message: str) -> Coordinator:
     code, (node_id, host, port) = await broker.coordinators.find(group_id, broker.listener_name)
     if code is not ErrorCode.NONE:
         return _nowhere(group_id, code, code.name)
-    return Coordinator(key=group_id, node_id=node_id, host=host, port=port, error_message=None)
+    return Coordinator(key=group_id, node_id=node_id, host=host, port=port, error_message=message)
 
 
 def _nowhere(key: str, code: ErrorCode, message: str) -> Coordinator:
     return Coordinator(
         key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
     )
+
+
+def _found(version: int) -> str:
+    """Kafka's message where all is well."""
+    return "NONE" if version < _FIRST_VERSION_WITH_SEVERAL_KEYS else ""
 
 
 def _no_transactions(version: int) -> ErrorCode:

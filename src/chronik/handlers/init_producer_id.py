@@ -16,6 +16,10 @@ async def handle(
     broker: Broker, _call: Call, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """A new id with epoch 0; ids never repeat, whatever restarts in between."""
+    if request.transactional_id == "" or (request.producer_id == -1) != (
+        request.producer_epoch == -1
+    ):
+        return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
     code, producer_id = await broker.producer_ids.next()

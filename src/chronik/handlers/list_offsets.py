@@ -25,7 +25,16 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
-_FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, -6: 11}
+EARLIEST_PENDING_UPLOAD = -6
+_FIRST_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_NEVER = 1 << 15
 _NOTHING = (-1, -1, -1)
 
 
@@ -69,13 +78,13 @@ async def _answer(
     response = ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index, timestamp=-1, offset=-1, leader_epoch=-1
     )
+    version = call.api_version
+    if wanted.timestamp < 0 and version < _FIRST_VERSION.get(wanted.timestamp, _NEVER):
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return response
     partition = broker.partitions.by_name(topic, wanted.partition_index)
     if partition is None or not partition.state.is_leader:
         return await _ask_leader(broker, call, topic, wanted)
-    version = call.api_version
-    if wanted.timestamp < 0 and version < _FIRST_VERSION.get(wanted.timestamp, 0):
-        response.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return response
     try:
         partition.check_epoch(wanted.current_leader_epoch)
     except OffsetError as error:
@@ -139,7 +148,9 @@ async def _find(broker: Broker, partition: Partition, timestamp: int) -> tuple[i
     if timestamp == LATEST:
         return -1, state.high_watermark, state.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return -1, state.log_start, log.epochs.epoch_at(state.log_start)
+        empty = state.log_start == state.log_end
+        epoch = state.leader_epoch if empty else log.epochs.epoch_at(state.log_start)
+        return -1, state.log_start, epoch
     if timestamp < 0 and timestamp != MAX_TIMESTAMP:
         return _NOTHING
     if timestamp == MAX_TIMESTAMP:

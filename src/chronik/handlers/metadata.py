@@ -1,7 +1,7 @@
 """Metadata (3), versions 0-13: brokers, topics, leaders; creates missing topics where allowed.
 
-KIP-516 (topic ids, v10-12). Unlike Kafka the answer waits for an automatic creation, so that the
-client sees the new leader at once. Not done: authorized operations (there are no ACLs).
+KIP-430 (what the client may do, v8: all, there are no ACLs), KIP-516 (topic ids, v10-12). Unlike
+Kafka the answer waits for an automatic creation, so that the client sees the new leader at once.
 """
 
 from chronik.broker.broker import Broker
@@ -10,6 +10,7 @@ from chronik.cluster.image import ClusterImage, PartitionState, Topic
 from chronik.handlers.call import Call
 from chronik.model.errors import ErrorCode
 from chronik.model.names import is_internal, topic_name_error
+from chronik.model.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from chronik.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -31,18 +32,31 @@ async def handle(broker: Broker, call: Call, request: MetadataRequest) -> Metada
         may_create = request.allow_auto_topic_creation or (
             call.api_version < FIRST_VERSION_WITH_CREATION_FLAG
         )
-        missing = [t.name for t in request.topics if t.name and t.name not in image.topics]
+        missing = [
+            one.name
+            for one in request.topics
+            if one.name and one.topic_id == ZERO_UUID and one.name not in image.topics
+        ]
         if missing and may_create and broker.auto_create_topics:
             created = await _create(broker, missing)
             image = broker.controller.image
+    if request.topics is None:
+        topics = [_topic(image, topic) for topic in image.topics.values()]
+    else:
+        # As in Kafka, a topic asked for twice is answered once.
+        wanted = {(asked.topic_id, asked.name): asked for asked in request.topics}
+        topics = [_asked(image, asked, created) for asked in wanted.values()]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = ON_TOPIC
     return MetadataResponse(
         brokers=_brokers(broker, image),
         cluster_id=image.cluster_id,
         controller_id=broker.controller.leader_id,
-        topics=(
-            [_topic(image, topic) for topic in image.topics.values()]
-            if request.topics is None
-            else [_asked(image, asked, created) for asked in request.topics]
+        topics=topics,
+        cluster_authorized_operations=(
+            ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
@@ -73,7 +87,7 @@ def _asked(
     asked: MetadataRequestTopic,
     failed: dict[str, tuple[ErrorCode, str | None]],
 ) -> MetadataResponseTopic:
-    if asked.topic_id != ZERO_UUID and not asked.name:
+    if asked.topic_id != ZERO_UUID:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
             return _missing(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
