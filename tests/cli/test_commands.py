@@ -96,7 +96,7 @@ def test_nobody_listens_is_said_at_once_with_the_address_and_what_to_do() -> Non
     ("arguments", "said"),
     [
         (("topic", "create", "a/b"), "ASCII alphanumerics"),
-        (("topic", "create", "a", "--partitions", "0"), "x>=1"),
+        (("topic", "create", "a", "--partitions", "0"), "1<=x<=100000"),
         (("topic", "create", "a", "--config", "x"), "no KEY=VALUE"),
         (("topic", "alter", "a"), "--partitions, --config or --delete-config"),
         (("topic", "list", "--bootstrap", "a:b"), "no HOST:PORT"),

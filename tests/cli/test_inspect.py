@@ -1,6 +1,7 @@
 """`chronik inspect` on files that are whole and on files that are not."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,24 @@ def test_what_cannot_be_inspected_is_refused_with_what_can(tmp_path: Path, segme
     assert "DATA/topics" in inspect(tmp_path).stderr
     assert inspect(tmp_path / "missing").exit_code == 2
     assert "--records is for a segment" in inspect(segment.parent, "--records").stderr
+
+
+def test_the_folder_of_a_node_is_no_partition_though_it_has_a_node_log(tmp_path: Path) -> None:
+    (tmp_path / "node.log").write_text("what the node said\n")
+    result = inspect(tmp_path)
+    assert result.exit_code == 1
+    assert "it holds no segment. Partitions are the folders in DATA/topics" in result.stderr
+
+
+def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000007.snapshot"
+    path.write_bytes(b"garbage")
+    assert f"damaged: {path}: checksum does not match" in inspect(path).stderr
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    result = inspect(path)
+    assert result.exit_code == 1
+    assert "neither a file nor a folder" in result.stderr

@@ -68,6 +68,11 @@ def test_positions(text: str, expected: Position) -> None:
     assert parse_position(text, NOW_MS) == expected
 
 
+@pytest.mark.parametrize("text", ["0001-01-01", "1800-01-01T12:00", "1969-12-31T23:00Z"])
+def test_a_time_before_all_records_is_the_beginning(text: str) -> None:
+    assert parse_position(text, NOW_MS) == Position("time", 0)
+
+
 def test_a_time_without_a_zone_is_local() -> None:
     local = datetime(2026, 1, 2, 3, 4).astimezone()
     assert parse_position("2026-01-02T03:04", NOW_MS).number == int(local.timestamp() * 1000)

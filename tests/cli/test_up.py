@@ -15,6 +15,7 @@ from tests.servers import HOST
 
 from chronik.cli import main
 from chronik.cli._supervisor import plan
+from chronik.cli.up import note_other_data
 from chronik.lab.cluster import free_ports
 
 NODES = 3
@@ -113,3 +114,23 @@ def test_every_node_has_a_status_page_and_the_greeting_names_it(
                 assert f"node {number}" in answer.read().decode().lower()
             with urllib.request.urlopen(f"{page}health", timeout=10) as answer:
                 assert answer.status == 200
+
+
+def test_an_empty_directory_name_is_refused() -> None:
+    result = CliRunner().invoke(main, ["up", "--data", ""])
+    assert result.exit_code == 2
+    assert "--data is empty" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("nodes", "held", "said"), [(NODES, ".", "a single node"), (1, "node-1", "a cluster")]
+)
+def test_data_that_this_start_does_not_show_is_mentioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nodes: int, held: str, said: str
+) -> None:
+    (tmp_path / held).mkdir(exist_ok=True)
+    (tmp_path / held / "meta.properties").touch()
+    note_other_data(nodes, str(tmp_path))
+    assert f"holds the data of {said}" in capsys.readouterr().err
+    note_other_data(NODES + 1 - nodes, str(tmp_path))
+    assert not capsys.readouterr().err

@@ -244,6 +244,11 @@ def test_the_curve_spans_the_card_and_never_leaves_it() -> None:
     assert all(0 <= y <= 56 for _, y in points)
 
 
+def test_where_nothing_flows_the_peak_is_nothing() -> None:
+    page = render_page(node_status(curve=(Rates(), Rates())))
+    assert page.count("last 2 s, peak 0 B/s") == 2
+
+
 def test_numbers_are_for_people() -> None:
     assert [human_bytes(n) for n in (0, 1023, 1536, 1 << 30, 1 << 50)] == [
         *("0 B", "1023 B", "1.5 KiB", "1.0 GiB", "1024.0 TiB")

@@ -86,6 +86,7 @@ class Controller:
         self._deciding = asyncio.Lock()
         self._work = asyncio.Event()
         self._applied_term = 0
+        self._led_term = -1
         self._leader_heard: tuple[int, float] | None = None
         """The node that led last, and when a message of it came last."""
         self.is_returning = False
@@ -361,7 +362,9 @@ class Controller:
             if self._leader_heard is not None:
                 # Its silence is why there was an election: it began before this one's end.
                 self.sessions.heard_at(*self._leader_heard)
-            log.info("leads the metadata log in term %d", self._raft.term)
+            if self._led_term != self._raft.term:  # it is told twice where its own vote elects it
+                self._led_term = self._raft.term
+                log.info("leads the metadata log in term %d", self._led_term)
 
     def _apply(self, ready: Ready) -> None:
         old = self.image

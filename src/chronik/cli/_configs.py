@@ -65,6 +65,8 @@ def alter_configs(
     cluster: Cluster, name: ResourceName, values: Mapping[str, str], deleted: Iterable[str]
 ) -> None:
     """Sets and deletes configs in one request; the others stay as they are (KIP-339)."""
+    deleted = list(deleted)
+    _require_known(cluster, name, deleted)
     entry, operation = admin_module().ConfigEntry, admin_module().AlterConfigOpType
     entries = [
         entry(key, value, incremental_operation=operation.SET) for key, value in values.items()
@@ -76,6 +78,17 @@ def alter_configs(
     for error in results(futures).values():
         if error is not None:
             raise _failure(cluster, name, error, [*values, *deleted])
+
+
+def _require_known(cluster: Cluster, name: ResourceName, keys: list[str]) -> None:
+    """A broker takes the deletion of any key, which would hide a typing mistake."""
+    known = [view.name for view in describe_configs(cluster, [name])[name]] if keys else []
+    if missing := [key for key in keys if key not in known]:
+        question = did_you_mean(match for key in missing for match in close_names(key, known))
+        advice = question.capitalize() or "'chronik config describe' shows all"
+        raise click.ClickException(
+            f"{name[0]} '{name[1]}' has no config {', '.join(missing)}. {advice}"
+        )
 
 
 def documentation(kind: str, key: str) -> str | None:

@@ -45,12 +45,14 @@ _RAFT = (b"CrWL", b"CrSN")
 def kind_of(path: Path) -> Kind:
     """What a path holds, by its first bytes, else by its suffix."""
     if path.is_dir():
-        if any(path.glob("*.log")):
-            return _segments_or_raft(path)
+        if logs := _logs(path):
+            return _segments_or_raft(path, logs[0])
         raise click.ClickException(
-            f"{path} is no partition: it holds no .log file. Partitions are the folders in "
+            f"{path} is no partition: it holds no segment. Partitions are the folders in "
             "DATA/topics, e.g. orders-0"
         )
+    if not path.is_file():
+        raise click.ClickException(f"{path} is neither a file nor a folder")
     with path.open("rb") as file:
         magic = file.read(4)
     if magic in _RAFT:
@@ -64,8 +66,13 @@ def kind_of(path: Path) -> Kind:
     return kind
 
 
-def _segments_or_raft(path: Path) -> Kind:
-    with next(path.glob("*.log")).open("rb") as file:
+def _logs(folder: Path) -> list[Path]:
+    """The segments, which are named after their first offset; a node's own node.log is none."""
+    return sorted(log for log in folder.glob("*.log") if log.stem.isdecimal())
+
+
+def _segments_or_raft(path: Path, log: Path) -> Kind:
+    with log.open("rb") as file:
         if file.read(4) in _RAFT:
             raise _is_raft(path)
     return "partition"
@@ -287,7 +294,7 @@ def show_snapshot(path: Path, *, as_json: bool) -> bool:
 
 def show_partition(path: Path, *, as_json: bool) -> bool:
     """One row per segment, and the small files next to them."""
-    segments = [_segment_summary(log) for log in sorted(path.glob("*.log"))]
+    segments = [_segment_summary(log) for log in _logs(path)]
     good = not any(segment["damage"] for segment in segments)
     checkpoints = {one.kind: list(one.entries) for one in _checkpoints(path)}
     if as_json:

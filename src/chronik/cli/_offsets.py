@@ -56,8 +56,10 @@ def _moment_ms(text: str) -> int:
             "partition (-10), a time (2026-07-31T12:00, 2026-07-31T10:00Z) or a time ago "
             "(-30s, -10m, -2h, -1d)"
         ) from error
+    if moment.year < 1970:
+        return 0  # before all records, and year 1 is out of range in some zones
     # astimezone takes a time without a zone for one of the clock on the user's wall.
-    return int(moment.astimezone().timestamp() * 1000)
+    return max(0, int(moment.astimezone().timestamp() * 1000))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Options that several commands share, and how their texts are read."""
 
 import codecs
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -82,9 +83,14 @@ def topic_name(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
     return value
 
 
+def raw(text: str) -> bytes:
+    """The bytes of an argument as the shell gave them, which need not be UTF-8."""
+    return os.fsencode(text)
+
+
 def unescaped(text: str, option: str) -> bytes:
     r"""The bytes of a text in which \t, \n, \\, \0 and \xNN stand for what they do in Python."""
     try:
-        return codecs.escape_decode(text.encode())[0]
+        return codecs.escape_decode(raw(text))[0]
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}", param_hint=f"'{option}'") from error

@@ -1,5 +1,6 @@
 """What the commands print: tables for people, plain columns for pipes, JSON for programs."""
 
+import errno
 import json
 import os
 import signal
@@ -7,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import click
 
@@ -18,7 +19,11 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """128 + the signal's number: what a shell reports for a program that SIGINT or SIGPIPE ended."""
 
+GAP = 3
+"""Between two columns of a table on a terminal."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 INTERRUPT_S_MAX = 2.0
 """A command that was told to end is ended after this time, whatever it waits for."""
 
@@ -36,12 +41,23 @@ def quiet_end(function: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt:
             sys.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            # The interpreter flushes stdout once more at its end; let that go nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             sys.exit(EXIT_BROKEN_PIPE)
+        except OSError as error:
+            if error.errno not in _DISK_FULL or error.filename is not None:
+                raise
+            _discard_output()
+            raise click.ClickException(
+                f"the output could not be written: {error.strerror}"
+            ) from error
         return result
 
     return wrapped
+
+
+def _discard_output() -> None:
+    """The interpreter flushes stdout once more at its end; let that go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupted(number: int, frame: object) -> None:
@@ -88,12 +104,20 @@ def _print_rich(
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
-    for index, row in enumerate(rows):
-        cells = [Text(_cell(value)) for value in row]
-        table.add_row(*cells, style="bold red" if red(index) else None)
-    Console().print(table)
+    texts = [[_cell(value) for value in row] for row in rows]
+    # Names and numbers stay in one piece: in a narrow terminal lines wrap, and cells do not.
+    widths = [
+        max([len(column)] + [len(row[i]) for row in texts if column in numbers])
+        for i, column in enumerate(columns)
+    ]
+    for column, width in zip(columns, widths, strict=True):
+        justify: Literal["right", "left"] = "right" if column in numbers else "left"
+        table.add_column(column, justify=justify, overflow="fold", min_width=width)
+    for index, row in enumerate(texts):
+        table.add_row(*map(Text, row), style="bold red" if red(index) else None)
+    console = Console()
+    needed = sum(widths) + GAP * (len(columns) - 1)
+    console.print(table, width=max(console.width, needed), crop=False, no_wrap=True)
 
 
 def _print_plain(

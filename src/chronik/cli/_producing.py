@@ -81,6 +81,8 @@ def new_producer(cluster: Cluster, acks: str, compression: str, *, idempotent: b
             "compression.type": compression,
             "enable.idempotence": idempotent,
             "message.timeout.ms": ACK_MS_MAX,
+            # A connection on demand is made up to a second after the first record asks for it.
+            "enable.sparse.connections": False,
         }
     )
     with bad_settings():

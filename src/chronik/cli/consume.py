@@ -86,8 +86,8 @@ def command(
         raise click.UsageError("choose: --follow has no end, --to is one")
     if as_json and (template is not None or offsets):
         raise click.UsageError("--json has its own format: leave --format and --offsets out")
-    begin = _position(start or ("latest" if follow else "earliest"), "--from")
-    finish = _position(end or "latest", "--to")
+    begin = _position(("latest" if follow else "earliest") if start is None else start, "--from")
+    finish = _position("latest" if end is None else end, "--to")
     write = formatter(template, as_json=as_json, offsets=offsets)
     cluster = Cluster(bootstrap, extra)
     held = ranges(cluster.admin, _partitions(cluster, topic, partitions))

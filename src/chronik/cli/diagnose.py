@@ -36,7 +36,9 @@ def diagnose(
 ) -> None:
     """Names the cause and shows the lines, or says that there is not enough evidence.
 
-    chronik diagnose --logs node1.log node2.log | chronik diagnose --traces DIR1 DIR2 DIR3
+    \b
+    chronik diagnose --logs node1.log node2.log
+    chronik diagnose --traces DIR1 DIR2 DIR3
     """
     from chronik.audit.diagnose import diagnose_logs, diagnose_traces
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from chronik.cli._offsets import Position
 
 STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance")
+NO_GROUPS = "No groups yet. A consumer with a group.id makes one when it subscribes or commits."
 
 
 @click.group("group")
@@ -48,7 +49,7 @@ def list_(states: tuple[str, ...], as_json: bool, bootstrap: str, extra: tuple[s
     elif rows:
         print_table(columns, rows)
     else:
-        note("No such groups. A consumer with a group.id makes one when it subscribes or commits.")
+        note(f"No group is {' or '.join(states)}." if states else NO_GROUPS)
 
 
 @command.command("describe")
@@ -75,7 +76,7 @@ def describe(
             click.echo()
         show_group(view)
     if not views:
-        note("No groups yet. A consumer with a group.id makes one when it subscribes or commits.")
+        note(NO_GROUPS)
 
 
 @command.command("reset-offsets")

@@ -35,8 +35,10 @@ def command(path: Path, records: bool, as_json: bool) -> None:
     try:
         show = inspecting.show_records if records else inspecting.SHOW[kind]
         whole = show(path, as_json=as_json)
-    except (CorruptCheckpointError, CorruptSnapshotError) as error:
+    except CorruptCheckpointError as error:
         raise click.ClickException(f"damaged: {error}") from error
+    except CorruptSnapshotError as error:
+        raise click.ClickException(f"damaged: {path}: {error}") from error
     except OSError as error:
         raise click.ClickException(f"cannot read {error.filename or path}: {error.strerror}") from (
             error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from chronik.cli._client import Cluster, client_command
-from chronik.cli._options import client_options, pairs, topic_name, unescaped
+from chronik.cli._options import client_options, pairs, raw, topic_name, unescaped
 from chronik.cli._output import note
 
 if TYPE_CHECKING:
@@ -79,17 +79,29 @@ def command(
     if idempotent and acks != "all":
         raise click.UsageError("--idempotent needs --acks all")
     lines = Lines(
-        key=None if key is None else key.encode(),
+        key=None if key is None else raw(key),
         separator=_separator(key_separator),
-        null=None if null_value is None else null_value.encode(),
+        null=None if null_value is None else raw(null_value),
     )
-    on_every = [(name, value.encode()) for name, value in pairs(headers, "--header").items()]
+    on_every = [_header(text) for text in headers]
     cluster = Cluster(bootstrap, extra)
     require_topic(cluster, topic, partition)
     exactly_once = acks == "all" if idempotent is None else idempotent
     producer = new_producer(cluster, acks, compression, idempotent=exactly_once)
     sending = Sending(producer, topic, partition, on_every, rate)
     _send(sending, lines, path)
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    """A name may come twice, as in Kafka; librdkafka crashes on one that is no UTF-8."""
+    ((name, value),) = pairs([text], "--header").items()
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter(
+            f"the name {name!r} is no UTF-8", param_hint="'--header'"
+        ) from error
+    return name, raw(value)
 
 
 def _separator(text: str | None) -> bytes | None:

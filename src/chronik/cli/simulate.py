@@ -6,6 +6,7 @@ from collections import Counter
 import click
 
 from chronik.broker.clock import SystemClock
+from chronik.cli._output import count_text, quiet_end
 from chronik.sim import raft_world, replica_world
 from chronik.sim.raft_bugs import BUGS
 from chronik.sim.replica_bugs import REPLICA_BUGS
@@ -42,6 +43,7 @@ SEEDS_PER_LINE = 100
     type=click.Choice(sorted(BUGS | REPLICA_BUGS)),
     help="Plant a known mistake, to see it found.",
 )
+@quiet_end
 def command(seed: int, seeds: int, world: str, nodes: str, steps: int, bug: str | None) -> None:
     """Simulate clusters under crashes, partitions and slow disks, and check every event.
 
@@ -93,4 +95,4 @@ def _show_summary(reports: list[Report]) -> None:
         totals.update(report.counts())
     totals["simulated seconds"] = sum(report.simulated_us for report in reports) // 1_000_000
     numbers = ", ".join(f"{value} {name}" for name, value in totals.items())
-    click.echo(f"{len(reports)} seeds, {found} findings: {numbers}")
+    click.echo(f"{count_text(len(reports), 'seed')}, {count_text(found, 'finding')}: {numbers}")

@@ -10,6 +10,10 @@ from chronik.cli._client import results as results_of
 from chronik.cli._options import client_options, pairs, topic_name
 from chronik.cli._output import count_text, json_option, note, print_json, print_table
 
+PARTITIONS = click.IntRange(1, 100_000)
+REPLICATION = click.IntRange(1, 10_000)
+"""What librdkafka takes for a topic."""
+
 
 @click.group("topic")
 def command() -> None:
@@ -18,8 +22,8 @@ def command() -> None:
 
 @command.command("create")
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, callback=topic_name)
-@click.option("--partitions", "-p", type=click.IntRange(1), help="Default: the broker's.")
-@click.option("--replication", "-r", type=click.IntRange(1), help="Default: the broker's.")
+@click.option("--partitions", "-p", type=PARTITIONS, help="Default: the broker's.")
+@click.option("--replication", "-r", type=REPLICATION, help="Default: the broker's.")
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic config. Repeatable."
 )
@@ -131,7 +135,7 @@ def describe(
 
 @command.command("alter")
 @click.argument("topic", callback=topic_name)
-@click.option("--partitions", "-p", type=click.IntRange(1), help="The new number; only more.")
+@click.option("--partitions", "-p", type=PARTITIONS, help="The new number; only more.")
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Set a config. Repeatable."
 )
@@ -183,6 +187,7 @@ def _add_partitions(cluster: Cluster, topic: str, partitions: int) -> None:
 @client_command
 def delete(topics: tuple[str, ...], yes: bool, bootstrap: str, extra: tuple[str, ...]) -> None:
     """Delete topics and everything in them."""
+    topics = tuple(dict.fromkeys(topics))
     cluster = Cluster(bootstrap, extra)
     known = set(cluster.topic_names())
     for name in topics:

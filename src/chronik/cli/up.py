@@ -5,6 +5,7 @@ What only a node needs is imported where it runs: the parent of a cluster starts
 
 import contextlib
 import gc
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -90,6 +91,9 @@ def command(
 ) -> None:
     """Start a node, or a cluster of them, in the foreground; Ctrl-C stops it."""
     static = _configs(configs)
+    if not data:
+        raise click.UsageError("--data is empty: name the directory for the data")
+    note_other_data(nodes, data)
     if nodes > 1:
         _refuse_options_of_one_node(context)
         _refuse_addresses(nodes, host, port, http_port)
@@ -113,6 +117,19 @@ def command(
         configs=static,
     )
     leave(run_node(settings, verbose=verbose, ready_fd=ready_fd))
+
+
+def note_other_data(nodes: int, data: str) -> None:
+    """A node and a cluster may share a directory, and do not see each other's topics there."""
+    of_a_node = os.path.exists(os.path.join(data, "meta.properties"))
+    of_a_cluster = os.path.exists(os.path.join(data, "node-1", "meta.properties"))
+    if nodes > 1 and of_a_node and not of_a_cluster:
+        what = "a single node, which 'chronik up' without --nodes shows"
+    elif nodes == 1 and of_a_cluster and not of_a_node:
+        what = "a cluster, which 'chronik up --nodes N' shows"
+    else:
+        return
+    click.echo(f"Note: {data} holds the data of {what}; this starts anew beside it.", err=True)
 
 
 def _advertised(host: str, advertise: str | None) -> tuple[str | None, int | None]:
@@ -269,8 +286,6 @@ def leave(code: int) -> NoReturn:
 
     Python would first take apart what ten thousand partitions consist of, for half a second.
     """
-    import os
-
     if code:
         sys.exit(code)
     with contextlib.suppress(OSError, ValueError):  # whoever reads it may be gone

@@ -30,7 +30,13 @@ CLIENTS = ("confluent", "kafka-python", "aiokafka")
 
 _OPTIONS = (
     click.option(
-        "--bootstrap", required=True, metavar="HOST:PORT[,...]", help="Bootstrap servers."
+        "--bootstrap",
+        "-b",
+        envvar="CHRONIK_BOOTSTRAP",
+        show_envvar=True,
+        required=True,
+        metavar="HOST:PORT[,...]",
+        help="Bootstrap servers.",
     ),
     click.option("--client", type=click.Choice(CLIENTS), default="confluent", show_default=True),
     click.option("--messages", type=click.IntRange(1), default=5_000, show_default=True),

@@ -48,7 +48,8 @@ a{color:inherit}
 td{text-align:right}td:first-child,th:first-child,.facts td{text-align:left}
 .facts td:first-child{width:200px;color:var(--dim)}
 details table{margin:8px 0 4px}details td,details th{padding:4px 10px}
-td.name{font-weight:500;overflow-wrap:anywhere}td.open{padding:0 14px 6px;border-top:0}
+td.name{min-width:140px;font-weight:500;overflow-wrap:anywhere}
+td.open{padding:0 14px 6px;border-top:0}
 summary{cursor:pointer;color:var(--dim);font-size:12px}.badcell{color:var(--bad);font-weight:600}
 #gone{display:none;position:sticky;top:0;padding:8px;text-align:center;color:var(--bad);
 background:var(--bad-bg)}#gone.on{display:block}
@@ -140,7 +141,8 @@ def _cards(status: NodeStatus) -> str:
 
 def _curve(label: str, color: str, rates: Iterable[Rates], value: Callable[[Rates], float]) -> str:
     values = [value(rate) for rate in rates] or [0.0]
-    top = max(*values, 1.0)
+    peak = max(values)
+    top = max(peak, 1.0)
     step = 600 / max(1, len(values) - 1)
     points = " ".join(f"{i * step:.1f},{54 - 50 * v / top:.1f}" for i, v in enumerate(values))
     return (
@@ -149,7 +151,7 @@ def _curve(label: str, color: str, rates: Iterable[Rates], value: Callable[[Rate
         f'<polygon points="0,56 {points} 600,56" fill="var(--{color})" fill-opacity=".14"/>'
         f'<polyline points="{points}" fill="none" stroke="var(--{color})" stroke-width="1.5" '
         f'vector-effect="non-scaling-stroke"/></svg>'
-        f"<small>last {len(values)} s, peak {human_bytes(top)}/s</small></div>"
+        f"<small>last {len(values)} s, peak {human_bytes(peak)}/s</small></div>"
     )
 
 
