@@ -106,7 +106,9 @@ def _parse_one(frame: Buffer, position: int) -> FetchRequest | None:
         HEAD_AND_TOPIC.unpack_from(frame, position)
     )
     stop = start + (length - 1) * PARTITION.size
-    if topics != ONE or not 0 < length <= LENGTH_MAX or bytes(frame[stop:]) != CONSUMER_END:
+    if topics != ONE or not 0 < length <= LENGTH_MAX or stop + len(CONSUMER_END) != len(frame):
+        return None
+    if bytes(frame[stop:]) != CONSUMER_END:
         return None
     partitions = read_partitions(frame[start:stop], topic_id)
     if partitions is None:
