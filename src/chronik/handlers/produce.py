@@ -2,7 +2,9 @@
 
 Each partition of the request is judged alone: what is wrong with one never touches another. The
 answer leaves when every good one is durable (acks=1), committed (acks=all); acks=0 gets none.
-KIP-467 (record errors, v8), KIP-516 (topic ids, v13). Not done: transactions (refused by name).
+KIP-467 (record errors, v8), KIP-516 (topic ids, v13). Not done: transactions (refused by name). A
+batch is looked into only where its topic's rules ask for it (keys, timestamps out of range, another
+codec): unlike Kafka, one whose CRC is right and whose records are garbage is stored.
 """
 
 from functools import partial
