@@ -206,3 +206,10 @@ def test_traces_are_written_where_asked(tmp_path: Path) -> None:
 def test_the_fixture_serves_a_client(chronik_broker: EmbeddedBroker) -> None:
     produce(chronik_broker, "fixture", "hello")
     assert consume(chronik_broker, "fixture", 1) == ["hello"]
+
+
+def test_who_leads_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "chronik.broker.controller"), embedded():
+        pass
+    told = [one.getMessage() for one in caplog.records if "leads the metadata" in one.getMessage()]
+    assert len(told) == 1

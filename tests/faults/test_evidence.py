@@ -190,3 +190,27 @@ def test_a_long_poll_tells_that_it_began_before_it_is_answered(tmp_path: Path) -
         assert (events[-1].duration_us or 0) >= (events[-2].duration_us or 0) > 0
 
     scenario(tmp_path, test)
+
+
+def test_what_consumers_got_is_counted_once_though_they_waited(tmp_path: Path) -> None:
+    async def counted(client: Client, other: Client) -> int:
+        await client.create("t")
+        waiting = asyncio.create_task(client.fetch("t", wait=20_000))
+        await other.produce("t", b"v")
+        sizes = [len((await waiting).records), len((await other.fetch("t")).records)]
+        assert all(sizes)
+        await other.fetch("t", 1)  # nothing
+        return sum(sizes)
+
+    async def test() -> None:
+        async with node_on(FaultyFiles(), str(tmp_path), durability="os") as node:
+            client, other = [await Client.connect(node.port) for _ in range(2)]
+            try:
+                size = await counted(client, other)
+            finally:
+                await client.close()
+                await other.close()
+            topic = node.broker.metrics.topic("t")
+            assert (topic.fetches, topic.bytes_out) == (2, size)
+
+    run(test)
